@@ -1,0 +1,3 @@
+"""RLE-Bench: an exam for coding agents as robot-learning engineers. Importing `rle` loads no simulator."""
+
+__version__ = "1.0.0"

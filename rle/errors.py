@@ -1,0 +1,147 @@
+"""The one error tree. A message says what failed, what was given, what is allowed and what to do next.
+
+`UserError` prints without a traceback and exits 2; `InvalidSubmission` is what an agent may read and
+takes its text from `AGENT_MESSAGES` alone; `InfrastructureError` means that our side failed and no
+reward may be written. Anything else is a bug and keeps its traceback.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class RleError(Exception):
+    """Root of every error this project raises on purpose.
+
+    Args:
+        message: The sentence for the reader.
+        code: Stable machine name, `area.finding`.
+    """
+
+    def __init__(self, message: str, *, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+    @property
+    def message(self) -> str:
+        return str(self.args[0])
+
+
+class UserError(RleError):
+    """The caller gave something that cannot be used; the message names the fix. Exit code 2."""
+
+    def __init__(self, message: str, *, code: str = "usage") -> None:
+        super().__init__(message, code=code)
+
+
+class UnknownName(UserError):
+    """A name that is not in a closed list; answers with the nearest one and the list.
+
+    Args:
+        kind: What the name stands for ("task", "profile").
+        given: The unknown name.
+        allowed: All accepted names.
+        hint: Where the reader finds the list again, e.g. "See `rle list`."
+    """
+
+    def __init__(self, kind: str, given: str, allowed: Iterable[str], hint: str = "") -> None:
+        names = list(allowed)
+        near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
+        meant = f"; did you mean {near[0]!r}?" if near else "."
+        listed = ", ".join(names)
+        text = f"unknown {kind} {given!r}{meant} Known: {listed}. {hint}".strip()
+        super().__init__(text, code="unknown_name")
+
+
+class NotAvailable(UserError):
+    """A task that the benchmark defines but this version does not ship."""
+
+    def __init__(self, task_id: str, landed: Iterable[str]) -> None:
+        families = ", ".join(sorted(landed)) or "none"
+        super().__init__(
+            f"{task_id} is part of the 51 tasks, but its family is not in this version. "
+            f"Families here: {families}. See `rle list`.",
+            code="not_available",
+        )
+
+
+class MissingReference(UserError):
+    """Reference data that the user pointed to lacks a needed file. Never a silent fall-back."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"missing_reference: {message}", code="missing_reference")
+
+
+class BadReference(UserError):
+    """Reference data that breaks its format; names the first fault."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"bad_reference: {message}", code="bad_reference")
+
+
+class SimulationError(RleError):
+    """Physics that cannot be trusted: a MuJoCo warning, a non-finite state, a full buffer."""
+
+    def __init__(self, message: str, *, code: str = "sim_unstable") -> None:
+        super().__init__(f"{code}: {message}", code=code)
+
+
+class InvalidSubmission(RleError):
+    """A submission that cannot be accepted. Scores 0 and stays in the denominator.
+
+    Args:
+        code: Key of `AGENT_MESSAGES`.
+        fields: Short facts about the submission itself that fill the message.
+    """
+
+    def __init__(self, code: str, **fields: object) -> None:
+        self.fields = fields
+        super().__init__(AGENT_MESSAGES[code].format(**fields), code=code)
+
+
+class BudgetExceeded(RleError):
+    """A budget of the card that ends the attempt was passed."""
+
+    def __init__(self, code: str, **fields: object) -> None:
+        self.fields = fields
+        super().__init__(AGENT_MESSAGES[code].format(**fields), code=code)
+
+
+class InfrastructureError(RleError):
+    """Our side failed (transfer, disk, sandbox, machine, our own exception): no reward is written."""
+
+    def __init__(self, message: str, *, code: str) -> None:
+        super().__init__(message, code=code)
+
+
+class IsolationUnavailable(InfrastructureError):
+    """A sandbox layer that the chosen mode needs is missing. Exit code 4, no reward."""
+
+    def __init__(self, layer: str, fact: str, fix: str) -> None:
+        super().__init__(
+            f"isolation.unavailable: {layer} missing ({fact}). {fix} "
+            "Or accept a marked result with --isolation reduced.",
+            code="isolation.unavailable",
+        )
+
+
+AGENT_MESSAGES: dict[str, str] = {
+    # files: intake and audit
+    "file.none": "the folder is empty; put {required} in it",
+    "file.missing": "{path} is missing; found: {found}",
+    "file.symlink": "{path} is a symbolic link; only regular files are accepted",
+    "file.special": "{path} is a {type}; only regular files are accepted",
+    "file.hardlink": "{path} is a hard link; only regular files with one name are accepted",
+    "file.name": "{name} is not an accepted name; use letters, digits . _ - /",
+    "file.case": "{a} and {b} differ only by case or accents",
+    "file.vcs": "{path} does not belong in a submission",
+    "file.lfs": "{path} is a Git LFS pointer, not the file; run `git lfs pull` and copy again",
+    "file.count": "{n} files; at most {max} are accepted",
+    "file.depth": "{path} is nested {n} folders deep; at most {max} are accepted",
+    "file.size": "{path} has {n} bytes; at most {max} are accepted",
+    "file.extra": "{path} is not part of the contract of {task}; allowed: {patterns}",
+    "file.empty": "{path} is empty",
+    "file.encoding": "{path} is not UTF-8 text (byte {byte})",
+    "file.changed": "{path} changed while it was copied; submit a finished folder",
+}
+"""Every sentence an agent may read about its submission, by code. Tests grep it for seeds,
+outside paths, tolerances and reference values."""

@@ -1,0 +1,151 @@
+"""What a family's `verify(ctx)` may use of the trusted side. Protocols only: `verifier` implements them.
+
+A family reads its submission through `check`, talks to it through `worker`, draws hidden numbers
+through `rng`, and spreads its trials with `map_trials`. It never sees the salt, an output path or
+an exception handler.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+
+from rle.report import FamilyResult, Row
+from rle.seeds import Namespace
+from rle.spec import Kind, Profile, TaskSpec
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Caps of one worker. A family may lower a profile's numbers, never raise them."""
+
+    call_cap_s: float
+    """Longest charged time of one call."""
+    total_cap_s: float
+    """Longest charged time of all calls of one worker."""
+    load_cap_s: float | None = None
+    memory_bytes: int | None = None
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """An artifact that passed its check: what the worker loads, and facts for the report."""
+
+    kind: Kind
+    contract: msgspec.Struct
+    files: tuple[str, ...]
+    """Paths below the frozen submission."""
+    facts: dict[str, Any] = {}
+    """Counts and names found by the check (parameters, inference time)."""
+    canonical: bytes | None = None
+    """Re-written bytes that alone may be compiled (mjcf)."""
+
+
+class Submission(Protocol):
+    """The frozen copy of what was submitted."""
+
+    digest: str
+    folder: Path
+    ignored: Sequence[str]
+
+    def read(self, path: str) -> bytes:
+        """Bytes of a file of the frozen copy. Raises InvalidSubmission("file.missing")."""
+        ...
+
+    def names(self) -> tuple[str, ...]:
+        """Paths of all copied files, sorted."""
+        ...
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """One trial to run: its public name and the stream coordinates it draws from."""
+
+    id: str
+    index: int
+    namespace: Namespace = "hidden"
+    group: str = ""
+    params: dict[str, Any] = {}
+    """Family facts that are not secret (profile, arm, scenario)."""
+
+
+class Worker(Protocol):
+    """A sandboxed process that holds one submission's code or model."""
+
+    wall_s: float
+    cpu_s: float
+
+    def load(self, **fields: Any) -> None: ...
+    def reset(self, **fields: Any) -> None: ...
+
+    def act(self, *arrays: np.ndarray) -> np.ndarray:
+        """One call with the contract's exact shapes and dtypes; the answer is finite.
+
+        Raises:
+            TrialFault: The call failed; `ended` says how (bad_action, timeout_call, ...).
+        """
+        ...
+
+    def call(self, name: str, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Calls a declared function of a contract that declares several."""
+        ...
+
+
+class TrialFault(Exception):
+    """A submission failed inside a trial: the trial ends, the row says how.
+
+    Args:
+        ended: One of the common endings (`bad_action`, `timeout_call`, `worker_died`, ...).
+        code: Finding (`ipc.extra`, `action.nonfinite`).
+    """
+
+    def __init__(self, ended: str, code: str, detail: str = "") -> None:
+        super().__init__(f"{ended}: {code}{': ' + detail if detail else ''}")
+        self.ended = ended
+        self.code = code
+        self.detail = detail
+
+    def __reduce__(self):
+        return (type(self), (self.ended, self.code, self.detail))
+
+
+class VerifyContext(Protocol):
+    """Everything a family may ask of the trusted side."""
+
+    task: TaskSpec
+    submission: Submission
+    practice: bool
+    options: Mapping[str, str]
+
+    def rng(
+        self, stream: str, *ids: int | str, namespace: Namespace = "hidden"
+    ) -> np.random.Generator:
+        """Stream `stream` of trial `ids[0]` (further ids: sub-streams) of this task's `draw_key`."""
+        ...
+
+    def check(self, kind: Kind, contract: msgspec.Struct) -> Checked:
+        """Checks an artifact in a sandbox. Raises InvalidSubmission(code, **fields)."""
+        ...
+
+    def worker(
+        self, profile: Profile, checked: Checked, limits: Limits
+    ) -> AbstractContextManager[Worker]:
+        """Starts a fresh worker; leaving the context ends it and everything it started."""
+        ...
+
+    def ledger(self) -> Any:
+        """The verified session record. Raises InvalidSubmission or InfrastructureError."""
+        ...
+
+    def map_trials(
+        self, fn: Callable[["VerifyContext", Trial], Row], trials: Sequence[Trial]
+    ) -> list[Row]:
+        """Runs `fn` on every trial, in parallel processes, and returns rows in trial order.
+
+        `fn` is a module-level function (it is sent to other processes).
+        """
+        ...
+
+
+Verify = Callable[[VerifyContext], FamilyResult]
+"""Type of `families/*/verify.py::verify`."""
