@@ -130,7 +130,9 @@ _J5020 = (0.139e-4, 0.017e-4, 0.169e-4)
 _R5020 = (1 + 46 / 18, 1 + 56 / 16)
 MOTORS: dict[str, Motor] = {
     "7520-14": Motor(
-        rotor_inertia_kg_m2=(0.489e-4, 0.098e-4, 0.533e-4), ratios=(4.5, 1 + 48 / 22), effort_n_m=88.0
+        rotor_inertia_kg_m2=(0.489e-4, 0.098e-4, 0.533e-4),
+        ratios=(4.5, 1 + 48 / 22),
+        effort_n_m=88.0,
     ),
     "7520-22": Motor(
         rotor_inertia_kg_m2=(0.489e-4, 0.109e-4, 0.738e-4), ratios=(4.5, 5.0), effort_n_m=139.0
@@ -149,7 +151,11 @@ _LEG = (
     ("ankle_pitch", "2x5020", -0.363),
     ("ankle_roll", "2x5020", 0.0),
 )
-_WAIST = (("waist_yaw", "7520-14", 0.0), ("waist_roll", "2x5020", 0.0), ("waist_pitch", "2x5020", 0.0))
+_WAIST = (
+    ("waist_yaw", "7520-14", 0.0),
+    ("waist_roll", "2x5020", 0.0),
+    ("waist_pitch", "2x5020", 0.0),
+)
 _ARM = (
     ("shoulder_pitch", "5020", 0.2),
     ("shoulder_roll", "5020", 0.2),
@@ -197,7 +203,15 @@ DEFAULT_PELVIS_Z_M = 0.76
 
 _SIDES = ("left", "right")
 _LEG_LINKS = ("hip_pitch", "hip_roll", "hip_yaw", "knee", "ankle_pitch", "ankle_roll")
-_ARM_LINKS = ("shoulder_pitch", "shoulder_roll", "shoulder_yaw", "elbow", "wrist_roll", "wrist_pitch", "wrist_yaw")
+_ARM_LINKS = (
+    "shoulder_pitch",
+    "shoulder_roll",
+    "shoulder_yaw",
+    "elbow",
+    "wrist_roll",
+    "wrist_pitch",
+    "wrist_yaw",
+)
 BODY_NAMES = (
     "pelvis",
     *(f"{side}_{link}_link" for side in _SIDES for link in _LEG_LINKS),
@@ -220,7 +234,9 @@ TRACKED_INDEX = tuple(BODY_NAMES.index(name) for name in TRACKED_BODIES)
 ANCHOR_INDEX = TRACKED_BODIES.index("torso_link")
 """The anchor among the tracked bodies."""
 END_EFFECTOR_INDEX = tuple(
-    TRACKED_BODIES.index(f"{side}_{link}_link") for link in ("ankle_roll", "wrist_yaw") for side in _SIDES
+    TRACKED_BODIES.index(f"{side}_{link}_link")
+    for link in ("ankle_roll", "wrist_yaw")
+    for side in _SIDES
 )
 """Feet and hands among the tracked bodies."""
 FOOT_BODIES = ("left_ankle_roll_link", "right_ankle_roll_link")
@@ -265,6 +281,32 @@ class SceneSpec(Frozen):
 
 
 SCENE = SceneSpec()
+
+
+class VisualMesh(Frozen):
+    """A surface mesh of the `mjlab` wheel, for pictures only. Source: wheel."""
+
+    body: str
+    mesh: str
+    dark: bool = False
+    pos_m: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    quat_wxyz: tuple[float, float, float, float] = (1.0, 0.0, 0.0, 0.0)
+
+
+_REVISED = {"waist_yaw_link", "waist_roll_link", "torso_link"}
+_DARK = {"pelvis", *FOOT_BODIES, *(f"{side}_hip_pitch_link" for side in _SIDES)}
+VISUAL_MESHES = (
+    *(
+        VisualMesh(body=name, mesh=f"{name}_rev_1_0" if name in _REVISED else name, dark=name in _DARK)
+        for name in BODY_NAMES
+    ),
+    VisualMesh(body="pelvis", mesh="pelvis_contour_link"),
+    VisualMesh(body="torso_link", mesh="logo_link", dark=True, pos_m=(0.0039635, 0.0, -0.044)),
+    VisualMesh(body="torso_link", mesh="head_link", dark=True, pos_m=(0.0039635, 0.0, -0.044)),
+    VisualMesh(body="left_wrist_yaw_link", mesh="left_rubber_hand", dark=True, pos_m=(0.0415, 0.003, 0.0)),
+    VisualMesh(body="right_wrist_yaw_link", mesh="right_rubber_hand", dark=True, pos_m=(0.0415, -0.003, 0.0)),
+)
+"""Every body's mesh carries the body's name; the others sit at the given place."""
 
 # ------------------------------------------------------------------------------------ observation
 
@@ -481,7 +523,9 @@ class Clip(Frozen):
 CLIPS: dict[str, Clip] = {
     "dance": Clip(source="dance1_subject2", rows=(122, 722), standin="standin_dance"),
     "fight": Clip(source="fight1_subject2", rows=(650, 1250), standin="standin_fight"),
-    "fall-and-get-up": Clip(source="fallAndGetUp2_subject2", rows=(1, 601), standin="standin_crouch"),
+    "fall-and-get-up": Clip(
+        source="fallAndGetUp2_subject2", rows=(1, 601), standin="standin_crouch"
+    ),
     "run": Clip(source="run1_subject2", rows=(3266, 3866), standin="standin_step"),
     "sprint": Clip(source="sprint1_subject2", rows=(1525, 2125), standin="standin_tread"),
 }
