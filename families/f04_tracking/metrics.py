@@ -45,11 +45,11 @@ def anchoring(
     """
     offset = pos[:, :2] - ref_pos[:, :2]
     drift = (offset * offset).sum(-1) ** 0.5
-    kept = offset * (spec.DRIFT_FREE_M / xp.clip(drift, spec.DRIFT_FREE_M, None))[:, None]
+    kept = offset * (spec.DRIFT_FREE_M / drift.clip(spec.DRIFT_FREE_M, None))[:, None]
     to = xp.concatenate([ref_pos[:, :2] + kept, ref_pos[:, 2:]], 1)
     turn = rotations.matrix(quat_wxyz) @ rotations.matrix(ref_quat_wxyz).swapaxes(-1, -2)
     yaw = xp.arctan2(turn[:, 1, 0], turn[:, 0, 0])
-    free = xp.clip(yaw, -spec.DRIFT_FREE_RAD, spec.DRIFT_FREE_RAD)
+    free = yaw.clip(-spec.DRIFT_FREE_RAD, spec.DRIFT_FREE_RAD)
     return Anchoring(from_m=ref_pos, to_m=to, yaw_rad=free, drift_m=drift, yaw_drift_rad=yaw)
 
 
