@@ -55,7 +55,7 @@ def system_result(
         _task_result(
             t,
             cells[t],
-            tuple(float(v) for v in task_interval[:, i]),
+            (float(task_interval[0, i]), float(task_interval[1, i])),
             constant=t in boot.constant[index],
         )
         for i, t in enumerate(task_set.tasks)

@@ -111,7 +111,7 @@ def _system(result: dict[str, Any]) -> System:
 def _cell(trial: Path, result: dict[str, Any]) -> Cell:
     status = status_of(result)
     path = trial / "verifier" / "report.json"
-    session = {
+    session: dict[str, Any] = {
         **_usage(result),
         "started_at": result.get("started_at"),
         "finished_at": result.get("finished_at"),

@@ -62,27 +62,33 @@ def run_index(options: IndexOptions) -> IndexResult:
     )
     n_runs = _count_runs(systems, options.runs)
     seed = hashlib.sha256(msgspec.json.encode(systems)).digest()
-    rows = published.read_published(options.published) if options.published else []
-    common = {
-        "tier": options.tier,
-        "n_runs": n_runs,
-        "n_replicates": options.boot,
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "marks": marks,
-        "published": rows,
-    }
+    result = IndexResult(
+        set=FULL_SET.name,
+        tier=options.tier,
+        n_runs=n_runs,
+        n_replicates=options.boot,
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        marks=marks,
+        systems=[],
+        comparisons=[],
+        published=published.read_published(options.published) if options.published else [],
+    )
+    before, pairs = fold_systems(systems, n_runs, FULL_SET, seed, options.boot)
     if options.corrected is None:
-        found, pairs = fold_systems(systems, n_runs, FULL_SET, seed, options.boot)
-        return IndexResult(set=FULL_SET.name, systems=found, comparisons=pairs, **common)
+        return msgspec.structs.replace(result, systems=before, comparisons=pairs)
     entries = corrected.read_entries(options.corrected)
     audit = corrected.summarise(entries)
     task_set = corrected.corrected_set(audit)
-    before, _ = fold_systems(systems, n_runs, FULL_SET, seed, options.boot)
     after = [corrected.correct(system, entries) for system in systems]
     found, pairs = fold_systems(after, n_runs, task_set, seed, options.boot)
     old = {s.name: Correction(set=FULL_SET.name, index=s.index) for s in before}
-    found = [msgspec.structs.replace(s, before=old[s.name]) for s in found]
-    return IndexResult(set=task_set.name, systems=found, comparisons=pairs, audit=audit, **common)
+    return msgspec.structs.replace(
+        result,
+        set=task_set.name,
+        systems=[msgspec.structs.replace(s, before=old[s.name]) for s in found],
+        comparisons=pairs,
+        audit=audit,
+    )
 
 
 def _count_runs(systems: list[System], given: int | None) -> int:
