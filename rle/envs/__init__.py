@@ -23,8 +23,8 @@ def register_all() -> None:
             gymnasium.register(
                 id=gym_id,
                 entry_point="rle.envs:make",
+                vector_entry_point="rle.envs:make_vector",
                 kwargs={"task_id": task_id},
-                order_enforce=True,
             )
 
 
