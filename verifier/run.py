@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,6 +42,7 @@ from verifier.submission import Frozen, freeze
 EXIT_REWARD, EXIT_USAGE, EXIT_INFRASTRUCTURE, EXIT_ISOLATION, EXIT_INTERRUPTED = 0, 2, 3, 4, 130
 LOG_LIMIT_BYTES = 2**20
 """Largest `worker.log`."""
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 KEPT = "submission"
 """Folder of OUT that keeps the frozen copy."""
 
@@ -253,19 +255,24 @@ class Run:
         shutil.rmtree(self._work, ignore_errors=True)
 
 
-def raise_on_signals() -> None:
-    """SIGTERM and SIGINT raise `Interrupted` in the main thread."""
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """SIGTERM and SIGINT raise `Interrupted` in the main thread; afterwards all is as before."""
 
     def interrupt(number: int, frame: object) -> None:
         raise Interrupted(signal.Signals(number).name)
 
-    signal.signal(signal.SIGTERM, interrupt)
-    signal.signal(signal.SIGINT, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _ignore_signals() -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _now() -> str:
