@@ -222,7 +222,6 @@ def compose(
         "raw_total": raw,
         "jerk_limit": limit,
         "n_params": facts.get("n_parameters"),
-        "inference_ms": facts.get("inference_ms"),
     }
     flags = []
     if meta.n_params is not None and meta.n_params != facts.get("n_parameters"):
