@@ -33,7 +33,7 @@ from rle.report import (
     SelfTest,
 )
 from rle.spec import TaskSpec
-from verifier import hidden, machine, output
+from verifier import hidden, machine, media, output
 from verifier.context import Context, Settings
 from verifier.isolation import layers, selftest
 from verifier.isolation.layers import Mode, Plan
@@ -108,7 +108,8 @@ class Run:
             Interrupted: By a signal; `fail` writes the report.
         """
         output.prepare(self.request.out)
-        shutil.rmtree(self.request.out / KEPT, ignore_errors=True)
+        for folder in (KEPT, media.FOLDER):
+            shutil.rmtree(self.request.out / folder, ignore_errors=True)
         self.salt = hidden.read_salt(self.request.salt_file)
         try:
             result = self._grade()
@@ -173,6 +174,10 @@ class Run:
         self._keep_files()
         output.write_report(self.request.out, self.report)
         output.write_reward(self.request.out, self.report, self.task.n_trials)
+        if self.request.media and outcome == "scored":
+            why = media.render(self.context().settings, self.request.out)
+            if why:
+                _say(f"no videos: {why}.")
         return EXIT_REWARD
 
     def fail(self, error: RleError) -> int:
