@@ -44,7 +44,6 @@ def parse(argv: list[str]) -> tuple[Request, bool]:
     parser.add_argument("--isolation", choices=("strict", "reduced"), default="strict")
     cpus = len(os.sched_getaffinity(0))
     parser.add_argument("--jobs", type=int, default=cpus, help="trials at a time (default: CPUs)")
-    parser.add_argument("--engine", choices=("local", "ray"), default="local")
     parser.add_argument(
         "--keep", action=argparse.BooleanOptionalAction, default=True, help="keep the frozen copy"
     )
@@ -70,7 +69,6 @@ def parse(argv: list[str]) -> tuple[Request, bool]:
         salt_file=given.salt_file,
         isolation=given.isolation,
         jobs=given.jobs,
-        engine=given.engine,
         keep=given.keep,
         media=given.media,
         harness=given.harness,

@@ -61,7 +61,6 @@ class Request:
     salt_file: str | None = None
     isolation: Mode = "strict"
     jobs: int = 1
-    engine: str = "local"
     keep: bool = True
     media: bool = False
     harness: bool = False
@@ -93,6 +92,7 @@ class Run:
         self.plan: Plan | None = None
         self.frozen: Frozen | None = None
         self.selftests: list[SelfTest] = []
+        self.speeds: list[float] = []
         self.rows: dict[str, Row] = {}
         self.report: Report | None = None
         self._work = Path(tempfile.mkdtemp(prefix="rle-verify-"))
@@ -135,8 +135,23 @@ class Run:
         for profile in self.task.profiles:
             private = self.salt.folder or self.request.out
             self.selftests.append(selftest.run(profile, self.plan, private))
-        verify = registry.room(self.task.family, "verify").verify
-        return verify(self.context())
+        self._measure_speed()
+        result = registry.room(self.task.family, "verify").verify(self.context())
+        self._measure_speed()
+        return result
+
+    def _measure_speed(self) -> None:
+        """For tasks with wall-clock terms: how fast the machine is now, and whether that is enough."""
+        if self.task.family not in machine.TIMED_FAMILIES:
+            return
+        self.speeds.append(machine.speed_factor())
+        if self.speeds[-1] < machine.SLOWEST_FACTOR:
+            raise InfrastructureError(
+                f"this machine runs at {self.speeds[-1]:.2f} of the reference speed; at least "
+                f"{machine.SLOWEST_FACTOR:g} is needed for a task that measures time. End other "
+                "work on it and run again.",
+                code="machine.slow",
+            )
 
     def context(self) -> Context:
         """The context of the run as a whole."""
@@ -150,7 +165,6 @@ class Run:
             options=self.request.options,
             log_folder=logs,
             jobs=self.request.jobs,
-            engine=self.request.engine,
         )
         return Context(settings, on_row=lambda row: self.rows.__setitem__(row.id, row))
 
@@ -216,7 +230,7 @@ class Run:
             reference=known.reference,
             options=self.request.options,
             salt_id=self.salt.id if self.salt else None,
-            machine=machine.describe(),
+            machine=machine.describe(*self.speeds[:2]),
             started_at=self.started_at,
             finished_at=_now(),
             wall_s=time.monotonic() - self._start_s,
