@@ -257,10 +257,30 @@ def _facts(report: Report) -> list[tuple[str, str]]:
     return facts
 
 
+class _Regraded(msgspec.Struct):
+    """The fields of a `regrade.json` entry that the page tells."""
+
+    path: str
+    old: float | None
+    new: float | None = None
+    kind: str = ""
+    note: str = ""
+
+
+class _RegradeRecord(msgspec.Struct):
+    results: list[_Regraded] = []
+
+
 def _regrade(folder: Path) -> str:
-    """One line from `regrade.json`, if the folder has been regraded."""
-    path = folder / "regrade.json"
-    if not path.is_file():
-        return ""
-    value = msgspec.json.decode(path.read_bytes())
-    return ", ".join(f"{k} {v}" for k, v in value.items() if isinstance(v, str | float | int))
+    """What `rle regrade` last said of this folder's report; it writes beside it or one folder above."""
+    report = (folder / "report.json").resolve()
+    for base in (folder, folder.parent):
+        if not (base / "regrade.json").is_file():
+            continue
+        record = msgspec.json.decode((base / "regrade.json").read_bytes(), type=_RegradeRecord)
+        for found in record.results:
+            if Path(found.path).resolve() == report:
+                note = f" ({found.note})" if found.note else ""
+                scores = f"{text.x100(found.new)} now, {text.x100(found.old)} then"
+                return f"{found.kind.replace('_', ' ')}, {scores}{note}."
+    return ""

@@ -214,6 +214,24 @@ def test_page_may_lie_elsewhere_and_still_finds_the_report(tmp_path):
     assert 'href="../out/report.json"' in (tmp_path / "pages" / "dance.html").read_text()
 
 
+def test_last_regrade_is_told(tmp_path):
+    out = write_out(tmp_path / "out", make_report(rows=[]))
+    entry = {
+        "path": str(out / "report.json"),
+        "task": "f04/dance",
+        "old": 0.5,
+        "new": 0.5,
+        "kind": "same",
+    }
+    for place in (out, tmp_path):
+        (place / "regrade.json").write_text(json.dumps({"results": [entry]}))
+        write_report_page(out, out / "index.html")
+        assert "same, 50.0 now, 50.0 then." in (out / "index.html").read_text()
+        (place / "regrade.json").unlink()
+    write_report_page(out, out / "index.html")
+    assert "Not regraded yet" in (out / "index.html").read_text()
+
+
 def test_interval_of_a_report_holds_its_reward():
     given = make_report()
     low, high = reward_interval(given, b"seed")
