@@ -1,18 +1,18 @@
 """One trial of f04: reset, observe, step, and named measurements. It measures; metrics.py judges.
 
-Observation, fall measures and history are pure functions of batches, with numpy arrays or torch tensors,
-so that training, oracles and scoring see the same numbers. `Trial` is the one loop that is scored.
+`Trial` and `play` are the one loop that scoring, the design evaluator and the oracles share.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import mujoco
 import numpy as np
 
 from families.f04_tracking import metrics, scene, spec
 from families.f04_tracking.draws import TrialDraws
+from families.f04_tracking.policy import History, Robot, Target, observe, targets
 from families.f04_tracking.reference import Reference
 from rle import rotations
 from rle.sim import guard
@@ -23,156 +23,24 @@ Array = Any
 Act = Callable[[np.ndarray], np.ndarray]
 """Policy: observation history, float32 (1, 160 H), to action, shape (1, 29) or (29,)."""
 
+_ANCHOR, _ENDS = spec.ANCHOR_INDEX, np.array(spec.END_EFFECTOR_INDEX)
 FALL_LIMITS = (spec.FALLS.anchor_z_m, spec.FALLS.tilt, spec.FALLS.end_effector_z_m)
 FALL_NAMES = ("anchor_z", "tilt", "ee_z")
 """Ending that each fall measure gives when it passes its limit."""
 
 
-class Robot(NamedTuple):
-    """Measured state of N robots."""
-
-    joint_pos: Array
-    """Shape (N, 29), rad, without encoder bias."""
-    joint_vel: Array
-    """Shape (N, 29), rad/s."""
-    imu_lin_vel: Array
-    """Shape (N, 3), m/s, IMU frame."""
-    imu_ang_vel: Array
-    """Shape (N, 3), rad/s, IMU frame."""
-    body_pos: Array
-    """Tracked bodies, shape (N, 14, 3), m, world."""
-    body_quat_wxyz: Array
-    """Tracked bodies, shape (N, 14, 4), world."""
-
-
-class Target(NamedTuple):
-    """Reference frames, one per robot; the tracked bodies only."""
-
-    joint_pos: Array
-    joint_vel: Array
-    body_pos: Array
-    body_quat_wxyz: Array
-    body_lin_vel: Array
-    body_ang_vel: Array
-
-    def at(self, frames: Any) -> "Target":
-        """Selects frames: a slice, or an index array of shape (N,)."""
-        return Target(*(array[frames] for array in self))
-
-
-def targets(reference: Reference) -> Target:
-    """All frames of a clip as a batch."""
-    tracked = list(spec.TRACKED_INDEX)
-    return Target(
-        joint_pos=reference.joint_pos,
-        joint_vel=reference.joint_vel,
-        body_pos=reference.body_pos_w[:, tracked],
-        body_quat_wxyz=reference.body_quat_w[:, tracked],
-        body_lin_vel=reference.body_lin_vel_w[:, tracked],
-        body_ang_vel=reference.body_ang_vel_w[:, tracked],
-    )
-
-
-def observe(
-    robot: Robot, target: Target, joint_offset_rad: Array, last_action: Array, xp: Any = np
-) -> Array:
-    """Noise-free observation frames, layout of `spec.OBS_BLOCKS`. Shape (N, 160).
-
-    Args:
-        robot: State at time k.
-        target: Reference frame k.
-        joint_offset_rad: Encoder bias minus default pose, shape (N, 29) or (29,).
-        last_action: Raw action of step k - 1, zeros at step 0, shape (N, 29).
-        xp: `numpy` or `torch`.
-    """
-    anchor = spec.ANCHOR_INDEX
-    to_world = rotations.matrix(robot.body_quat_wxyz[:, anchor])
-    ref_to_world = rotations.matrix(target.body_quat_wxyz[:, anchor])
-    offset = target.body_pos[:, anchor] - robot.body_pos[:, anchor]
-    offset_torso = (offset[:, None, :] @ to_world)[:, 0]
-    turn = to_world.swapaxes(-1, -2) @ ref_to_world
-    parts = [
-        target.joint_pos,
-        target.joint_vel,
-        offset_torso,
-        turn[:, :, :2].reshape(-1, 6),
-        robot.imu_lin_vel,
-        robot.imu_ang_vel,
-        robot.joint_pos + joint_offset_rad,
-        robot.joint_vel,
-        last_action,
-    ]
-    return xp.concatenate(parts, 1)
-
-
-def observe_critic(frame: Array, robot: Robot, xp: Any = np) -> Array:
-    """Privileged training observation. Shape (N, 286).
-
-    Slices 0:67 of the noise-free frame, position (m) and first two columns (row-major) of the
-    orientation of the 14 bodies in the torso frame, then slices 67:160 of the frame.
-
-    Args:
-        frame: Result of `observe` for the same state, shape (N, 160).
-        robot: That state.
-        xp: `numpy` or `torch`.
-    """
-    anchor, n = spec.ANCHOR_INDEX, len(frame)
-    rotation = rotations.matrix(robot.body_quat_wxyz)
-    to_world = rotation[:, anchor]
-    position = (robot.body_pos - robot.body_pos[:, anchor, None]) @ to_world
-    turn = to_world.swapaxes(-1, -2)[:, None] @ rotation
-    split = spec.REFERENCE_OBS_DIM
-    parts = [
-        frame[:, :split],
-        position.reshape(n, -1),
-        turn[..., :2].reshape(n, -1),
-        frame[:, split:],
-    ]
-    return xp.concatenate(parts, 1)
-
-
-def fall_measures(robot: Robot, target: Target, xp: Any = np) -> Array:
-    """What the fall rules compare with `FALL_LIMITS`. Shape (N, 3).
+def fall_measures(robot: Robot, target: Target, xp: Any = np) -> tuple[Array, Array, Array]:
+    """What the fall rules compare with `FALL_LIMITS`. Three arrays of shape (N,).
 
     |anchor z - reference z| (m), |difference of the z components of unit gravity in the two torso
     frames|, largest |z - reference z| of the end effectors (m). Re-anchoring moves the reference in the
     plane and about z only, so none of the three depends on it.
     """
-    anchor, ends = spec.ANCHOR_INDEX, list(spec.END_EFFECTOR_INDEX)
     z_off = xp.abs(robot.body_pos[:, :, 2] - target.body_pos[:, :, 2])
-    xy, ref_xy = robot.body_quat_wxyz[:, anchor, 1:3], target.body_quat_wxyz[:, anchor, 1:3]
-    tilt = 2.0 * xp.abs((xy * xy).sum(-1) - (ref_xy * ref_xy).sum(-1))
-    worst_end = xp.amax(z_off[:, ends], 1)
-    return xp.stack([z_off[:, anchor], tilt, worst_end], 1)
-
-
-class History:
-    """The last H observation frames of N robots, oldest first; zeros before an episode's start.
-
-    Args:
-        n: Robots.
-        length: H, frames that a policy sees.
-        like: An array of the wanted kind, dtype and device (torch); None is numpy float32.
-    """
-
-    def __init__(self, n: int, length: int, like: Array | None = None) -> None:
-        shape = (n, length * spec.OBS_DIM)
-        self.array = np.zeros(shape, np.float32) if like is None else like.new_zeros(shape)
-        """Shape (N, 160 H); the newest frame is the last 160 numbers."""
-
-    def push(self, frames: Array) -> Array:
-        """Appends a frame per robot, shape (N, 160), drops the oldest, and returns the window."""
-        width = spec.OBS_DIM
-        if isinstance(self.array, np.ndarray):
-            self.array[:, :-width] = self.array[:, width:]
-        else:
-            self.array = self.array.roll(-width, 1)  # torch cannot move overlapping memory in place
-        self.array[:, -width:] = frames
-        return self.array
-
-    def clear(self, robots: Any = slice(None)) -> None:
-        """Forgets the frames of the given robots."""
-        self.array[robots] = 0.0
+    xy = robot.body_quat_wxyz[:, _ANCHOR, 1:3]
+    ref_xy = target.body_quat_wxyz[:, _ANCHOR, 1:3]
+    tilt = 2.0 * xp.abs((xy * xy - ref_xy * ref_xy).sum(-1))
+    return z_off[:, _ANCHOR], tilt, xp.amax(z_off[:, _ENDS], 1)
 
 
 @dataclass(frozen=True)
@@ -212,6 +80,15 @@ class Record:
         return self.ended != "done"
 
 
+class _Views:
+    """Views of a data's arrays with a leading batch axis; making one costs more than using it."""
+
+    def __init__(self, data: mujoco.MjData) -> None:
+        self.qpos, self.qvel = data.qpos[None], data.qvel[None]
+        self.xpos, self.xquat = data.xpos[None], data.xquat[None]
+        self.sensordata = data.sensordata[None]
+
+
 class Trial:
     """One robot that is asked to follow one clip under one set of draws.
 
@@ -236,6 +113,7 @@ class Trial:
         self.steps = min(reference.frames - 1 - first_frame, len(draws.noise))
         """Longest length of this trial, control steps."""
         self._targets = targets(reference)
+        self._views = _Views(self.data)
         self._bias = np.array(draws.dynamics.encoder_bias_rad)
         self._default = np.array(spec.DEFAULT_POSE_RAD)
         self._scale = np.array(spec.ACTION_SCALE_RAD)
@@ -269,9 +147,10 @@ class Trial:
     def _allocate(self) -> None:
         """Room for the longest trial, so that a step allocates next to nothing."""
         n, joints = self.steps, spec.N_JOINTS
-        self._error, self._drift, self._yaw, self._joint_error = np.zeros((4, n))
         self._falls = np.zeros((n, len(FALL_NAMES)))
         self._action, self._ctrl = np.zeros((n, joints)), np.zeros((n, joints))
+        self._body_pos = np.zeros((n, spec.N_TRACKED, 3))
+        self._anchor_quat = np.zeros((n, 4))
         self._qpos = np.zeros((n + 1, self.model.nq))
         self._qpos[0] = self.data.qpos
         self._qvel_start = self.data.qvel.copy()
@@ -337,51 +216,38 @@ class Trial:
 
     def _measure(self) -> None:
         """Reads the robot's present state."""
-        data, handles = self.data, self.g1.handles
+        views, handles = self._views, self.g1.handles
         self.robot = Robot(
-            joint_pos=data.qpos[None, handles.qpos],
-            joint_vel=data.qvel[None, handles.qvel],
-            imu_lin_vel=data.sensordata[None, handles.imu_lin_vel].copy(),
-            imu_ang_vel=data.sensordata[None, handles.imu_ang_vel].copy(),
-            body_pos=data.xpos[None, handles.tracked],
-            body_quat_wxyz=data.xquat[None, handles.tracked],
+            joint_pos=views.qpos[:, handles.qpos],
+            joint_vel=views.qvel[:, handles.qvel],
+            imu_lin_vel=views.sensordata[:, handles.imu_lin_vel].copy(),
+            imu_ang_vel=views.sensordata[:, handles.imu_ang_vel].copy(),
+            body_pos=views.xpos[:, handles.tracked],
+            body_quat_wxyz=views.xquat[:, handles.tracked],
         )
         """State at the present time, as a batch of one."""
 
     def _judge(self, k: int) -> str | None:
-        """Fall rules after step k, then its measurements."""
+        """Fall rules after step k; keeps what is measured from it."""
         if self._has_diverged():
             return self._fall("sim_unstable", k)
         self._measure()
-        robot, target = self.robot, self.target()
-        falls = self._falls[k] = fall_measures(robot, target)[0]
-        for name, value, limit in zip(FALL_NAMES, falls, FALL_LIMITS):
-            if value > limit:
-                return self._fall(name, k)
-        anchor = spec.ANCHOR_INDEX
-        moved = metrics.anchoring(
-            target.body_pos[:, anchor],
-            target.body_quat_wxyz[:, anchor],
-            robot.body_pos[:, anchor],
-            robot.body_quat_wxyz[:, anchor],
-        )
-        self._error[k] = metrics.body_error(
-            robot.body_pos, metrics.re_anchor(moved, target.body_pos)
-        )[0]
-        self._drift[k], self._yaw[k] = moved.drift_m[0], moved.yaw_drift_rad[0]
-        off = robot.joint_pos[0] - target.joint_pos[0]
-        self._joint_error[k] = (off @ off / spec.N_JOINTS) ** 0.5
+        self._body_pos[k] = self.robot.body_pos[0]
+        self._anchor_quat[k] = self.robot.body_quat_wxyz[0, _ANCHOR]
+        falls = self._falls[k]
+        falls[0], falls[1], falls[2] = fall_measures(self.robot, self.target())
+        if (falls > FALL_LIMITS).any():
+            return self._fall(FALL_NAMES[int(np.argmax(falls > FALL_LIMITS))], k)
         if self.step_index == self.steps:
             self.ended = "done"
         return self.ended
 
     def _has_diverged(self) -> bool:
         """A MuJoCo warning, a non-finite state, or |qvel| above the limit."""
-        data = self.data
-        fastest = np.abs(data.qvel).max()
-        finite = fastest <= spec.FALLS.max_qvel and np.isfinite(data.qpos).all()
-        warned = bool(guard.take_warnings()) or guard.has_warning(data)
-        return warned or not finite
+        fastest, largest = np.abs(self._views.qvel).max(), np.abs(self._views.qpos).max()
+        if not (fastest <= spec.FALLS.max_qvel and np.isfinite(largest)):
+            return True
+        return bool(guard.take_warnings()) or guard.has_warning(self.data)
 
     def _fall(self, name: str, k: int) -> str:
         """Ends the trial in step k, which does not count as executed."""
@@ -397,13 +263,23 @@ class Trial:
         """The measurements of the executed steps (copies)."""
         n = self.step_index
         tried = n + (self.ended in (*FALL_NAMES, "sim_unstable"))
+        start = self.first_frame + 1
+        target = self._targets.at(slice(start, start + n))
+        moved = metrics.anchoring(
+            target.body_pos[:, _ANCHOR],
+            target.body_quat_wxyz[:, _ANCHOR],
+            self._body_pos[:n, _ANCHOR],
+            self._anchor_quat[:n],
+        )
+        re_anchored = metrics.re_anchor(moved, target.body_pos)
+        joint_off = self._qpos[1 : n + 1, self.g1.handles.qpos] - target.joint_pos
         return Record(
             ended=self.ended or "running",
-            error_m=self._error[:n].copy(),
+            error_m=metrics.body_error(self._body_pos[:n], re_anchored),
             action=self._action[:n].copy(),
-            drift_m=self._drift[:n].copy(),
-            yaw_drift_rad=self._yaw[:n].copy(),
-            joint_error_rad=self._joint_error[:n].copy(),
+            drift_m=moved.drift_m,
+            yaw_drift_rad=moved.yaw_drift_rad,
+            joint_error_rad=np.sqrt(np.square(joint_off).mean(axis=1)),
             fall_measures=self._falls[:tried].copy(),
             push_steps=tuple(step for step in self.draws.pushes if step < max(tried, 1)),
             ctrl=self._ctrl[:tried].copy(),
