@@ -50,11 +50,11 @@ class Window:
         """Adds one step's values, shape (width,), and returns the mean, same shape."""
         self._ring[self._next] = values
         self._next = (self._next + 1) % len(self._ring)
-        return self._ring.sum(axis=0) / len(self._ring)
+        return np.add.reduce(self._ring, axis=0) / len(self._ring)
 
 
 class ContactForces:
-    """Follows P of each part and B of a running cell.
+    """Follows P of each part and B of a running cell. One pass over the contacts of a step.
 
     Args:
         cell: The compiled cell.
@@ -68,40 +68,41 @@ class ContactForces:
         column = np.zeros(model.nbody, dtype=np.int64)
         column[moving] = np.arange(1, len(moving) + 1)
         self._columns = len(moving) + 1
-        self._column_of_geom = column[model.geom_bodyid]
-        self._row_of_geom = np.where(cell.part_of_geom >= 0, cell.part_of_geom, n) * self._columns
         self._tool_column = int(column[cell.tool_body])
+        column_of_geom = column[model.geom_bodyid]
+        row_of_geom = np.where(cell.part_of_geom >= 0, cell.part_of_geom, n) * self._columns
+        # Look-up by geom pair: the two cells (row, column) of P that a contact counts in.
+        self._n_geoms = model.ngeom
+        cells = np.stack(
+            (row_of_geom[:, None] + column_of_geom, row_of_geom + column_of_geom[:, None]), axis=-1
+        )
+        self._cells_of_pair = cells.reshape(-1, 2)
         self._role_of_geom = np.full(model.ngeom, _OTHER, dtype=np.int8)
-        robot = (model.geom_contype & 2) > 0
-        self._role_of_geom[robot] = _PUSHER
+        self._role_of_geom[(model.geom_contype & 2) > 0] = _PUSHER
         self._role_of_geom[[model.geom(name).id for name in scene.BIN_GEOMS]] = _BIN
         self._geoms_of_part = [np.flatnonzero(cell.part_of_geom == i) for i in range(n)]
         self._held: tuple[int, ...] = ()
-        self._part_window, self._bin_window = Window(n), Window(1)
-        self.part_n = np.zeros(n)
-        """10 ms mean of P of each part. Shape (n,), N."""
-        self.bin_n = 0.0
-        """10 ms mean of B, N."""
-        self.last_part_n, self.last_bin_n = np.zeros(n), 0.0
-        """P and B of the last step alone, N."""
+        self._note_held(())
+        self._window = Window(n + 1)
+        self.last_n = np.zeros(n + 1)
+        """P of each part and then B, of the last step alone. Shape (n + 1,), N."""
+        self.mean_n = np.zeros(n + 1)
+        """The same, mean over the window (10 ms). Shape (n + 1,), N."""
 
     def step(self, contacts: Contacts, held: tuple[int, ...]) -> None:
         """Takes in one step's contacts. `held`: the parts that were held during it."""
         if held != self._held:
             self._note_held(held)
-        geom, normal = contacts.geom, contacts.normal_n
-        row, column = self._row_of_geom[geom], self._column_of_geom[geom]
-        cells = np.concatenate((row[:, 0] + column[:, 1], row[:, 1] + column[:, 0]))
-        pair = np.bincount(
-            cells, np.concatenate((normal, normal)), (self._n + 1) * self._columns
+        normal = contacts.normal_n
+        pair = contacts.geom[:, 0] * self._n_geoms + contacts.geom[:, 1]
+        sums = np.bincount(
+            self._cells_of_pair[pair].ravel(), normal.repeat(2), (self._n + 1) * self._columns
         ).reshape(self._n + 1, self._columns)
         for part in held:
-            pair[part, self._tool_column] = 0.0
-        self.last_part_n = pair[:-1].max(axis=1)
-        role = self._role_of_geom[geom]
-        self.last_bin_n = float(normal[role[:, 0] * role[:, 1] == _PUSHER * _BIN].sum())
-        self.part_n = self._part_window.push(self.last_part_n)
-        self.bin_n = float(self._bin_window.push(self.last_bin_n)[0])
+            sums[part, self._tool_column] = 0.0
+        np.max(sums[:-1], axis=1, out=self.last_n[:-1])
+        self.last_n[-1] = normal @ self._is_bin_pair[pair]
+        self.mean_n = self._window.push(self.last_n)
 
     def _note_held(self, held: tuple[int, ...]) -> None:
         for part in set(self._held) - set(held):
@@ -109,3 +110,5 @@ class ContactForces:
         for part in set(held) - set(self._held):
             self._role_of_geom[self._geoms_of_part[part]] = _PUSHER
         self._held = held
+        role = self._role_of_geom
+        self._is_bin_pair = (np.outer(role, role) == _PUSHER * _BIN).ravel().astype(float)

@@ -58,15 +58,14 @@ class Episode:
         self.is_dropped, self.is_damaged = np.zeros(n, bool), np.zeros(n, bool)
         """Parts that fell to the floor, and parts that were bent. Shape (n,), bool."""
         self.n_bin_hits = 0
-        self.peak_part_n, self.peak_bin_n = 0.0, 0.0
-        """Highest 10 ms means of P and B, N."""
         self.n_solver_warnings = 0
         self.is_unstable = False
         self.physics_s = 0.0
         self.events: list[Event] = []
         self.curves: dict[str, list[float]] = {name: [] for name in _CURVES}
         """Once per second: time, parts cleared, peaks of P and B in that second."""
-        self._second_peaks = [0.0, 0.0]
+        self._peaks_n = np.zeros(n + 1)
+        self._limits_n = np.array([spec.DAMAGE_FORCE_N] * n + [spec.BIN_HIT_FORCE_N])
         self._rest_ticks = np.zeros(n, dtype=int)
         self._bin_armed, self._bin_quiet_steps = True, 0
         self._last_release: dict[int, float] = {}
@@ -128,12 +127,22 @@ class Episode:
     @property
     def part_force_n(self) -> np.ndarray:
         """10 ms mean of P of each part. Shape (n,), N."""
-        return self._forces.part_n
+        return self._forces.mean_n[:-1]
 
     @property
     def bin_force_n(self) -> float:
         """10 ms mean of B, N."""
-        return self._forces.bin_n
+        return float(self._forces.mean_n[-1])
+
+    @property
+    def peak_part_n(self) -> float:
+        """Highest 10 ms mean of P of any part so far, N."""
+        return max((*self.curves["peak_part_n"], float(self._peaks_n[:-1].max())))
+
+    @property
+    def peak_bin_n(self) -> float:
+        """Highest 10 ms mean of B so far, N."""
+        return max((*self.curves["peak_bin_n"], float(self._peaks_n[-1])))
 
     @property
     def magnet_load(self) -> np.ndarray:
@@ -167,7 +176,6 @@ class Episode:
         self.data.ctrl[:] = self._command[:-1]
         if not self.is_on and self._magnet.held:
             self._note_changes(self._magnet.release(self.data))
-        self._second_peaks = [0.0, 0.0] if self.tick % spec.CONTROL_HZ == 0 else self._second_peaks
         for _ in range(spec.SUBSTEPS):
             self._substep()
         self.n_solver_warnings += len(guard.take_warnings())
@@ -179,33 +187,28 @@ class Episode:
         self._digest.update((np.round(self.data.qpos, spec.DIGEST_ROUND) + 0.0).tobytes())
         self.tick += 1
         if self.tick % spec.CONTROL_HZ == 0:
-            row = (self.t_s, float(self.n_cleared), *self._second_peaks)
-            for name, value in zip(_CURVES, row, strict=True):
-                self.curves[name].append(value)
+            self._note_second()
         self.physics_s += time.perf_counter() - started
 
     def _substep(self) -> None:
         mujoco.mj_step(self.cell.model, self.data)
         contacts = read_contacts(self.data)
         self._forces.step(contacts, self._magnet.held)
-        peak_part, peak_bin = float(self._forces.part_n.max()), self._forces.bin_n
-        self._second_peaks[0] = max(self._second_peaks[0], peak_part)
-        self._second_peaks[1] = max(self._second_peaks[1], peak_bin)
-        self.peak_part_n = max(self.peak_part_n, peak_part)
-        self.peak_bin_n = max(self.peak_bin_n, peak_bin)
-        if peak_part > spec.DAMAGE_FORCE_N:
-            self._note_damage(contacts)
-        if peak_bin > spec.BIN_HIT_FORCE_N:
-            self._note_bin_hit(contacts)
-        else:
-            self._bin_quiet_steps += 1
+        mean_n = self._forces.mean_n
+        np.maximum(self._peaks_n, mean_n, out=self._peaks_n)
+        if np.any(mean_n > self._limits_n):
+            if mean_n[:-1].max() > spec.DAMAGE_FORCE_N:
+                self._note_damage(contacts)
+            if mean_n[-1] > spec.BIN_HIT_FORCE_N:
+                self._note_bin_hit(contacts)
+        self._bin_quiet_steps += 1
         if self.is_on or self._magnet.held:
             self._note_changes(self._magnet.step(self.data, contacts, self.is_on))
 
     # -------------------------------------------------------------------------------- rules
 
     def _note_damage(self, contacts: Contacts) -> None:
-        over = (self._forces.part_n > spec.DAMAGE_FORCE_N) & ~self.is_damaged
+        over = (self.part_force_n > spec.DAMAGE_FORCE_N) & ~self.is_damaged
         for part in np.flatnonzero(over):
             self.is_damaged[part] = True
             mine = (self.cell.part_of_geom[contacts.geom] == part).any(axis=1)
@@ -213,13 +216,13 @@ class Episode:
                 "damage",
                 int(part),
                 contacts=self._describe(contacts, mine),
-                force_n=float(self._forces.last_part_n[part]),
-                window_n=float(self._forces.part_n[part]),
+                force_n=float(self._forces.last_n[part]),
+                window_n=float(self.part_force_n[part]),
                 limit_n=spec.DAMAGE_FORCE_N,
             )
 
     def _note_bin_hit(self, contacts: Contacts) -> None:
-        self._bin_quiet_steps = 0
+        self._bin_quiet_steps = -1  # this step is not quiet
         if not self._bin_armed:
             return
         self._bin_armed = False
@@ -229,8 +232,8 @@ class Episode:
             "bin_hit",
             -1,
             contacts=self._describe(contacts, on_bin.any(axis=1)),
-            force_n=self._forces.last_bin_n,
-            window_n=self._forces.bin_n,
+            force_n=float(self._forces.last_n[-1]),
+            window_n=self.bin_force_n,
             limit_n=spec.BIN_HIT_FORCE_N,
         )
 
@@ -280,6 +283,12 @@ class Episode:
         data.xfrc_applied[body, 2] = model.body_mass[body] * spec.GRAVITY_M_S2
 
     # ------------------------------------------------------------------------------- records
+
+    def _note_second(self) -> None:
+        peaks = float(self._peaks_n[:-1].max()), float(self._peaks_n[-1])
+        for name, value in zip(_CURVES, (self.t_s, float(self.n_cleared), *peaks), strict=True):
+            self.curves[name].append(value)
+        self._peaks_n[:] = 0.0
 
     def _event(self, kind: str, part: int, **facts: object) -> None:
         if part >= 0:
