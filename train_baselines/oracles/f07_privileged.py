@@ -27,7 +27,8 @@ LEAD_M = 0.002  # the head meets its part this much before any other
 CARRY_Z_M = 0.45  # the head's height when a part is carried out of the bin
 HEAD_CLEAR_M = 0.03  # from the head's axis to a wall
 DROP_M = 0.008  # a part is let go this far above the belt
-SIDE_XY_M = np.array((0.66, 0.44))  # free part of the belt beside the nest
+LET_FALL_M = 0.10  # a chain falls apart from here
+SIDE_XY_M = np.array((0.26, 0.46))  # free part of the belt beside the nest, well in reach
 NEST_XY_M = (np.array(spec.ZONE_LO_M[:2]) + np.array(spec.ZONE_HI_M[:2])) / 2
 
 
@@ -194,7 +195,7 @@ class Picker:
         if len(chain) > 1:
             self.log.append(f"{self._episode.t_s:6.2f}   chain {chain}")
             self._failures[list(chain)] += 1
-            yield from self._put_down(SIDE_XY_M, chain, 0.05)
+            yield from self._put_down(SIDE_XY_M, chain, LET_FALL_M)
             return
         if target_xy is NEST_XY_M and self._in_nest().any():
             for _ in range(round(1.5 / DT_S)):
