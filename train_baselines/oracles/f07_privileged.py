@@ -27,7 +27,8 @@ LEAD_M = 0.002  # the head meets its part this much before any other
 CARRY_Z_M = 0.45  # the head's height when a part is carried out of the bin
 HEAD_CLEAR_M = 0.03  # from the head's axis to a wall
 DROP_M = 0.008  # a part is let go this far above the belt
-LET_FALL_M = 0.10  # a chain falls apart from here
+LET_FALL_M = 0.08  # a chain is let fall from here, and from this much higher each time it stays one
+TILT = 0.6  # tangent of the tool's lean when a chain is let fall again
 SIDE_XY_M = np.array((0.26, 0.46))  # free part of the belt beside the nest, well in reach
 NEST_XY_M = (np.array(spec.ZONE_LO_M[:2]) + np.array(spec.ZONE_HI_M[:2])) / 2
 
@@ -55,8 +56,8 @@ class Arm:
         mujoco.mj_kinematics(self._model, self._data)
         return self._data.site_xpos[self._grip].copy()
 
-    def solve(self, target_m: np.ndarray) -> np.ndarray:
-        """Joint angles with the head at `target_m`, pointing down. Shape (7,), rad.
+    def solve(self, target_m: np.ndarray, lean: np.ndarray | None = None) -> np.ndarray:
+        """Joint angles with the head at `target_m`, pointing along (lean, -1). Shape (7,), rad.
 
         Starts from the home posture turned towards the target, so that equal targets have equal
         postures and the elbow never flips.
@@ -65,13 +66,15 @@ class Arm:
         q = self._home.copy()
         q[0] = math.atan2(target_m[1], target_m[0])
         low, high = model.jnt_range.T
+        down = np.array((*(np.zeros(2) if lean is None else lean), -1.0))
+        down /= np.linalg.norm(down)
         jacobian = np.zeros((6, model.nv))
         for _ in range(40):
             data.qpos[:] = q
             mujoco.mj_kinematics(model, data)
             mujoco.mj_comPos(model, data)
             axis = data.site_xmat[self._grip].reshape(3, 3)[:, 2]
-            tilt = np.cross(axis, (0.0, 0.0, -1.0))
+            tilt = np.cross(axis, down)
             error = np.concatenate((target_m - data.site_xpos[self._grip], tilt))
             if np.linalg.norm(error) < 1e-4:
                 break
@@ -80,9 +83,11 @@ class Arm:
             q = np.clip(q + np.clip(step, -0.3, 0.3), low, high)
         return q
 
-    def command(self, target_m: np.ndarray, magnet: float) -> np.ndarray:
+    def command(
+        self, target_m: np.ndarray, magnet: float, lean: np.ndarray | None = None
+    ) -> np.ndarray:
         """Command that brings the head to `target_m` by the end of this tick. Shape (8,)."""
-        q = self.solve(target_m)
+        q = self.solve(target_m, lean)
         self._data.qpos[:], self._data.qvel[:] = q, 0.0
         mujoco.mj_forward(self._model, self._data)
         sag = self._data.qfrc_bias / self._kp
@@ -194,8 +199,10 @@ class Picker:
         chain = self._chain()
         if len(chain) > 1:
             self.log.append(f"{self._episode.t_s:6.2f}   chain {chain}")
+            tries = int(self._failures[list(chain)].max())
             self._failures[list(chain)] += 1
-            yield from self._put_down(SIDE_XY_M, chain, LET_FALL_M)
+            self._failures[spot.part] += 1
+            yield from self._let_fall(chain, tries)
             return
         if target_xy is NEST_XY_M and self._in_nest().any():
             for _ in range(round(1.5 / DT_S)):
@@ -220,6 +227,24 @@ class Picker:
             yield self._arm.command(self._glide.advance(goal, 0.3, 0.3), OFF)
         away = np.array((*goal[:2], goal[2] + 0.06))
         yield from self._move(away, OFF)
+
+    def _let_fall(self, chain: set[int], tries: int) -> Iterator[np.ndarray]:
+        """Lets a chain fall onto the belt beside the nest; from higher and tilted when it stayed one."""
+        drop = self._arm.grip_m(self._episode.data.qpos[: spec.N_JOINTS])[2] - self._lowest_m(chain)
+        height = spec.BELT_TOP_Z_M + drop + LET_FALL_M * (1 + min(tries, 2))
+        goal = np.array((*SIDE_XY_M, height))
+        yield from self._travel(goal, ON, clearance_m=drop + 0.02)
+        if tries:
+            angle = 0.5 * math.pi * tries
+            lean = TILT * np.array((math.cos(angle), math.sin(angle)))
+            for share in np.linspace(0.1, 1.0, 10):
+                yield self._arm.command(goal, ON, share * lean)
+                if not self._episode.held:
+                    break
+            for share in (1.0, 1.0, 1.0, 0.75, 0.5, 0.25):
+                yield self._arm.command(goal, OFF, share * lean)
+        for _ in range(2):
+            yield self._arm.command(goal, OFF)
 
     # --------------------------------------------------------------------------------- motion
 
