@@ -18,7 +18,7 @@ _BOX, _CYLINDER = mujoco.mjtGeom.mjGEOM_BOX, mujoco.mjtGeom.mjGEOM_CYLINDER
 _DRAWN, _SOLID, _NEST = 1, 3, 4
 _GREEN, _STEEL, _BELT = (0.10, 0.42, 0.20, 1.0), (0.62, 0.64, 0.67, 1.0), (0.13, 0.13, 0.14, 1.0)
 _FRAME, _TOOL, _HEAD = (0.45, 0.47, 0.50, 1.0), (0.25, 0.25, 0.27, 1.0), (0.75, 0.35, 0.10, 1.0)
-TOOL_GEOMS = ("collar", "shaft", "head")
+_OVERVIEW_POS_M, _OVERVIEW_AIM_M = (1.45, -0.75, 0.95), (0.42, 0.06, 0.22)
 BIN_GEOMS = ("bin_block", "bin_wall_-x", "bin_wall_+x", "bin_wall_-y", "bin_wall_+y")
 JOINTS = tuple(f"joint{i + 1}" for i in range(spec.N_JOINTS))
 
@@ -150,6 +150,17 @@ def _cell_spec(n_parts: int, lights: Lights, arm: bool) -> mujoco.MjSpec:
     return cell
 
 
+def _look_at(eye_m, aim_m) -> np.ndarray:
+    """quat_wxyz of a camera at `eye_m` that looks at `aim_m` with +z up."""
+    backward = np.array(eye_m) - np.array(aim_m)
+    backward /= np.linalg.norm(backward)
+    right = np.cross((0.0, 0.0, 1.0), backward)
+    right /= np.linalg.norm(right)
+    frame, quat = np.stack((right, np.cross(backward, right), backward), axis=1), np.zeros(4)
+    mujoco.mju_mat2Quat(quat, frame.ravel())
+    return quat
+
+
 def _drawn(cell: mujoco.MjSpec, name: str, kind, size, pos, rgba) -> None:
     """Adds a geom of the world that is only drawn."""
     cell.worldbody.add_geom(
@@ -187,8 +198,8 @@ def _add_surroundings(cell: mujoco.MjSpec, lights: Lights) -> None:
     cell.worldbody.add_camera(name="overhead", pos=(x, y, z), fovy=spec.OVERHEAD_VFOV_DEG)
     # Seen from beyond the far corner, so that arm, bin and belt are all in the picture.
     cell.worldbody.add_camera(
-        name="overview", pos=(1.55, -0.85, 1.05), fovy=45.0,
-        xyaxes=(0.62, 0.785, 0, -0.45, 0.355, 0.82), 
+        name="overview", pos=_OVERVIEW_POS_M, fovy=45.0,
+        quat=_look_at(_OVERVIEW_POS_M, _OVERVIEW_AIM_M),
     )  # fmt: skip
     low, high = np.array(spec.ZONE_LO_M), np.array(spec.ZONE_HI_M)
     cell.worldbody.add_site(

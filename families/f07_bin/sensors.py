@@ -17,12 +17,12 @@ _CAMERAS = {
 }
 
 
-def cell_spec(seed: int) -> dict:
+def cell_spec() -> dict:
     """What `reset` of a policy gets beside its seed: plain numbers, lists and one XML text.
 
     Lengths m, angles rad, forces N, torques N m, times s, rates Hz. `*_K` are 3 x 3 pinhole matrices (pixel
     centres at half integers), `overhead_T_world_cam` is the camera's pose with columns right, up,
-    backward, position. `seed` is passed beside it and only names the policy's own random stream.
+    backward, position.
     """
     low = [c - h for c, h in zip(spec.BELT_CENTRE_M, spec.BELT_HALF_M, strict=True)]
     high = [c + h for c, h in zip(spec.BELT_CENTRE_M, spec.BELT_HALF_M, strict=True)]
@@ -87,7 +87,9 @@ class Sensors:
     """
 
     def __init__(self, cell: scene.Cell, streams: Streams, channels: Collection[str]) -> None:
-        self._cell, self._streams, self._channels = cell, streams, frozenset(channels)
+        self._cell, self._streams = cell, streams
+        self.channels = frozenset(channels)
+        """Picture channels that are drawn."""
         self._frames: Mapping[str, Frames] = {}
         self._wrist_camera = int(cell.model.camera("wrist").id)
         self.n_renders = 0
@@ -127,10 +129,10 @@ class Sensors:
         obs["wrist_T_world_cam"] = pose
         started = time.perf_counter()
         for camera in _CAMERAS:
-            if f"{camera}_rgb" in self._channels:
+            if f"{camera}_rgb" in self.channels:
                 obs[f"{camera}_rgb"] = self._camera(camera).rgb(data, camera)
                 self.n_renders += 1
-            if f"{camera}_depth" in self._channels:
+            if f"{camera}_depth" in self.channels:
                 exact = self._camera(camera).depth_m(data, camera)
                 focal = float(camera_matrix(camera)[0, 0])
                 obs[f"{camera}_depth"] = noisy_depth_m(
@@ -140,9 +142,10 @@ class Sensors:
         self.render_s += time.perf_counter() - started
 
     def _camera(self, camera: str) -> Frames:
-        if camera not in self._frames:
+        if camera not in self._frames or not self._frames[camera].is_open:
             size, _ = _CAMERAS[camera]
-            frames = Frames(self._cell.model, *size, keep_open=bool(self._frames))
+            ours = any(frames.is_open for frames in self._frames.values())
+            frames = Frames(self._cell.model, *size, keep_open=ours)
             self._frames = {**self._frames, camera: frames}
         return self._frames[camera]
 

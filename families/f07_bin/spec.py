@@ -7,7 +7,7 @@ World frame: floor z = 0, x forward from the arm, y to its left, metres.
 
 import math
 
-from rle.spec import ArtifactContract, ArtifactEntry, Budget, TaskSpec
+from rle.spec import ArtifactContract, ArtifactEntry, Budget, Channel, FamilyCard, TaskSpec
 
 FAMILY_VERSION = "1.0.0"
 """Version of physics, thresholds and agent-visible bytes. Its first number ends the Gymnasium id."""
@@ -304,3 +304,97 @@ TASKS = (
     ),
 )
 """The one task. The floor is what blind pushing may earn, the bar what the privileged picker must reach."""
+
+
+def _pictures() -> tuple[Channel, ...]:
+    rows = []
+    for camera, (width, height), vfov, frame in (
+        ("overhead", OVERHEAD_WH_PX, OVERHEAD_VFOV_DEG, "straight down, image up = +y"),
+        ("wrist", WRIST_WH_PX, WRIST_VFOV_DEG, "along the tool"),
+    ):
+        f = f"f = {focal_px(height, vfov):.3f} px; even ticks only"
+        rows += [
+            Channel(
+                name=f"{camera}_rgb", meaning=f"{camera} picture, uint8; {f}",
+                shape=f"({height}, {width}, 3)", unit="-", frame=frame, range="0 to 255",
+            ),
+            Channel(
+                name=f"{camera}_depth",
+                meaning=f"{camera} distance along the optical axis, float32, NaN where missing; {f}",
+                shape=f"({height}, {width})", unit="m", frame=frame,
+                noise="1.5 mm + 4 mm tan^2 of incidence, at most 30 mm; dropout at grazing view",
+            ),
+        ]  # fmt: skip
+    return tuple(rows)
+
+
+CARD = FamilyCard(
+    summary="A policy empties a bin of hooked steel brackets onto a conveyor that takes one part at a "
+    "time; measured are the share and rate of parts cleared, and what it drops, bends or hits.",
+    robot="Panda arm (seven joints, position servos) with a round contact electromagnet",
+    rate=f"Control at {CONTROL_HZ:g} Hz, cameras at {CONTROL_HZ / FRAME_EVERY_TICKS:g} Hz, physics at "
+    f"{1e3 * TIMESTEP_S:g} ms. A pile lasts at most {EPISODE_S:g} s ({TICKS} ticks).",
+    observations=(
+        Channel(name="t", meaning="time since tick 0", shape="()", unit="s"),
+        Channel(name="qpos", meaning="joint positions", shape="(7,)", unit="rad"),
+        Channel(name="qvel", meaning="joint velocities", shape="(7,)", unit="rad/s"),
+        Channel(name="tau", meaning="torques of the joint motors", shape="(7,)", unit="N m"),
+        Channel(
+            name="ft",
+            meaning="force and torque between flange and tool",
+            shape="(6,)",
+            unit="N, N m",
+            frame="flange (`ft`), z along the tool",
+            noise=f"N(0, {FT_FORCE_SIGMA_N:g} N), N(0, {FT_TORQUE_SIGMA_NM:g} N m)",
+        ),
+        Channel(
+            name="mag_on",
+            meaning="1 where the magnet is commanded on, not whether something is held",
+            shape="()",
+            unit="-",
+        ),
+        Channel(name="frame", meaning="1 on ticks with pictures (even ones)", shape="()", unit="-"),
+        Channel(
+            name="wrist_T_world_cam",
+            meaning="pose of the wrist camera: columns right, up, backward, position; even ticks only",
+            shape="(4, 4)",
+            unit="-, m",
+            frame="world",
+        ),
+        *_pictures(),
+    ),
+    actions=(
+        Channel(
+            name="0:7",
+            meaning="joint targets of the position servos, clamped to the joint ranges",
+            shape="(7,)",
+            unit="rad",
+            range="joint ranges",
+        ),
+        Channel(
+            name="7",
+            meaning=f"magnet, on from {MAG_ON_THRESHOLD:g}; attracts what touches the head, lets go of "
+            "all at once",
+            shape="()",
+            unit="-",
+            range=f"{MAG_CTRL_RANGE[0]:g} to {MAG_CTRL_RANGE[1]:g}",
+        ),
+    ),
+    score_equation=(
+        "f   = parts cleared / parts,   den = last clear time if f = 1, else 120 s",
+        "p   = 60 x parts cleared / den   (parts per minute)",
+        "I   = 1 if f = 1 and nothing fell to the floor, was bent, or hit the bin, else 0",
+        "h   = f / 6 for f <= 0.6, else 0.1 + 0.9 ((f - 0.6) / 0.4)^3",
+        "s   = clip(0.30 I + 0.35 h + 0.20 min(p/10, 1) + 0.15 I min(p/15, 1)",
+        "           - 0.03 N_floor - 0.05 N_damage - 0.05 N_bin, 0, 1)",
+        "reward = mean of 8 piles; 0 if the policy never answers in the smoke pile, at most 0.1 if it",
+        "         faults there on over 10 % of the ticks, behaves differently the second time, or the",
+        "         physics diverges",
+    ),
+    dev=f"`rle dev f07/bin-clearing run policy --pile {'|'.join(map(str, DESIGN_PILES))} [--public-seed N] "
+    "[--seconds 120] [--video out.mp4] [--events out.jsonl]` plays a public pile through the scored loop "
+    "and prints every score term; the scene and its physics are plain files under `families/f07_bin/`. "
+    "Nothing is metered.",
+    history=(("1.0.0", "first version"),),
+)
+"""What the generated card shows."""

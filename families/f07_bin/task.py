@@ -50,7 +50,7 @@ class Episode:
         self.cell = scene.build(pile.n_parts, pile.lights)
         self.data = mujoco.MjData(self.cell.model)
         n = pile.n_parts
-        self.n_parts = n
+        self.n_parts, self.lights = n, pile.lights
         self._command = np.array((*spec.ARM_HOME_RAD, 0.0))
         self.tick = 0
         self.cleared_tick = np.full(n, -1)

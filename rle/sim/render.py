@@ -97,6 +97,11 @@ class Frames:
         finally:
             self._renderer.disable_segmentation_rendering()
 
+    @property
+    def is_open(self) -> bool:
+        """False once it was closed, also by the opening of another one."""
+        return self in _open
+
     def close(self) -> None:
         """Frees the GL context. Safe to call twice."""
         if self in _open:

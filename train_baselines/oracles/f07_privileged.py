@@ -17,6 +17,7 @@ import numpy as np
 
 from families.f07_bin import metrics, piles, scene, spec
 from families.f07_bin.task import Episode
+from families.f07_bin.verify import outcome
 
 ON, OFF = spec.MAG_CTRL_RANGE[1], spec.MAG_CTRL_RANGE[0]
 DT_S = 1.0 / spec.CONTROL_HZ
@@ -392,14 +393,6 @@ def play(namespace: str, seed: int, until_s: float = spec.EPISODE_S) -> tuple[Ep
     picker = Picker(episode)
     picker.run(until_s)
     return episode, picker
-
-
-def outcome(episode: Episode) -> metrics.Outcome:
-    """What the episode measured, for `metrics.score`."""
-    return metrics.Outcome(
-        episode.n_parts, episode.n_cleared, episode.last_clear_s, int(episode.is_dropped.sum()),
-        int(episode.is_damaged.sum()), episode.n_bin_hits,
-    )  # fmt: skip
 
 
 def main() -> None:
