@@ -17,6 +17,7 @@ LOOK_M = np.array((0.35, 0.43, 0.42))  # head position from which nest and side 
 SIDE_M = np.array((0.24, 0.46))  # where chains fall apart, on the belt, 14 cm from the nest
 WALL_M = 0.030  # from the head's axis to a wall
 PRESS_N = 4.0  # change of the axial force that means contact on the way down
+N_PICTURES = 4  # overhead pictures that are averaged
 TILT = 0.6  # tangent of the tool's lean when a chain is let fall again
 
 
@@ -38,11 +39,11 @@ class Picker:
         self._arm = Arm(s["model_xml"], s["arm_home"], self._dt_s)
         self._glide = Glide(self._arm.grip_m(s["arm_home"]), self._dt_s)
         low, high = self._bin[0][:2], self._bin[1][:2]
-        self._bin_map = HeightMap(low, high, self._bin[0][2])
+        self._bin_map = HeightMap(low, high, self._bin[0][2], self._safe_z + 0.02)
         margin = np.array((0.0, 0.012))  # rails
         belt_low = np.array((max(s["belt_lo"][0], 0.08), s["belt_lo"][1])) + margin
         belt_high = np.array((0.66, s["belt_hi"][1])) - margin
-        self._belt_map = HeightMap(belt_low, belt_high, self._belt_z)
+        self._belt_map = HeightMap(belt_low, belt_high, self._belt_z, self._belt_z + 0.13)
         self._failed = []
         self._free_n = 0.0
         self._plan = self._work()
@@ -60,7 +61,8 @@ class Picker:
 
     def _see(self):
         """Takes in the overhead picture while the arm is out of its way."""
-        if self._obs["frame"] and self._glide.position_m[1] > -0.10:
+        is_clear = self._glide.position_m[1] > -0.10
+        if self._obs["frame"] and is_clear and self._bin_map.n_frames < N_PICTURES:
             self._bin_map.add(self._obs["overhead_depth"], *self._overhead)
 
     def _bin_spot(self):
