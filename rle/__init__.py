@@ -9,11 +9,4 @@ import sys
 if sys.platform == "linux" and "MUJOCO_GL" not in os.environ:
     os.environ["MUJOCO_GL"] = "egl"  # headless by default; `rle doctor` names the alternative
 
-import os
-import sys
-
-if sys.platform == "linux" and "MUJOCO_GL" not in os.environ:
-    # Headless by default. MuJoCo reads this at its own import, which import order places before `rle.sim`.
-    os.environ["MUJOCO_GL"] = "egl"
-
 __version__ = "1.0.0"
