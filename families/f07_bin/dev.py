@@ -17,8 +17,8 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
-from families.f07_bin import metrics, piles, spec, verify
-from families.f07_bin.task import Episode
+from families.f07_bin import metrics, piles, spec, task, verify
+from families.f07_bin.episode import Episode
 from rle.errors import AGENT_MESSAGES, InvalidSubmission, UnknownName, UserError
 from rle.verify_api import TrialFault
 
@@ -159,7 +159,7 @@ class Run:
             seed = int(streams("policy_seed").integers(2**63, dtype=np.uint64))
             ticks = round(self.seconds * spec.CONTROL_HZ)
             on_tick = film if self.video else (lambda episode: None)
-            played = verify.play(episode, policy, seed, ticks, on_tick)
+            played = task.play(episode, policy, seed, ticks, on_tick)
         row = verify.to_row(episode, played, "public" if n_parts is None else "design")
         if self.events is not None:
             write_events(episode, self.events)
@@ -188,16 +188,14 @@ def write_events(episode: Episode, path: Path) -> None:
     """One JSON object per line, in order of time."""
     path.write_text(
         "".join(
-            json.dumps(
-                {"t": e.t_s, "tick": e.tick, "kind": e.kind, "part": e.part, **e.facts}
-            )
+            json.dumps({"t": e.t_s, "tick": e.tick, "kind": e.kind, "part": e.part, **e.facts})
             + "\n"
             for e in episode.events
         )
     )
 
 
-def summary(episode: Episode, played: verify.Played, faults: list[str]) -> str:
+def summary(episode: Episode, played: task.Played, faults: list[str]) -> str:
     """The score of a pile with every term that made it."""
     measured = verify.outcome(episode)
     t = metrics.score(measured)
@@ -227,14 +225,12 @@ def summary(episode: Episode, played: verify.Played, faults: list[str]) -> str:
     return "\n".join(lines)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """`run SUBMISSION [options]`; returns the exit code."""
-    args = list(sys.argv[1:] if argv is None else argv)
-    if args[:1] == ["run"]:
-        args = args[1:]
-    command = tyro.cli(Run, prog="rle dev f07/bin-clearing run", args=args)
+def main(args: list[str], task: str = spec.TASKS[0].id) -> int:
+    """`run SUBMISSION [options]`, as `rle dev` calls it; returns the exit code."""
+    command = tyro.cli(
+        Run,
+        prog=f"rle dev {task} run",
+        args=args[1:] if args[:1] == ["run"] else args,
+        config=(tyro.conf.FlagCreatePairsOff,),
+    )
     return command.run()
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -106,7 +106,9 @@ class Magnet:
             part = self._cell.part_of_geom[second if self._is_tool[first] else first]
             if part in self.held:
                 address = contacts.address[i]
-                on_second = data.efc_force[address : address + 3] @ data.contact.frame[i].reshape(3, 3)
+                on_second = data.efc_force[address : address + 3] @ data.contact.frame[i].reshape(
+                    3, 3
+                )
                 sign = 1.0 if self._is_tool[first] else -1.0
                 forces[self.held.index(part)] += sign * on_second
         return forces
@@ -116,7 +118,9 @@ class Magnet:
         if not len(near):
             return []
         near = near[data.contact.dist[near] <= spec.MAG_GAP_M]
-        parts = sorted(set(self._cell.part_of_geom[contacts.geom[near]].max(axis=1).tolist()) - {-1})
+        parts = sorted(
+            set(self._cell.part_of_geom[contacts.geom[near]].max(axis=1).tolist()) - {-1}
+        )
         new = [p for p in parts if p not in self.held and self._step >= self._locked_until[p]]
         if not new:
             return []

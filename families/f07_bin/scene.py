@@ -107,7 +107,9 @@ def part_names(n_parts: int) -> list[str]:
 
 def part_boxes() -> list[dict[str, list[float]]]:
     """The three boxes of a bracket in its own frame: `pos` m, `quat_wxyz`, `half` m; web first."""
-    boxes = [{"pos": [0.0, 0.0, 0.0], "quat_wxyz": [1.0, 0.0, 0.0, 0.0], "half": [*spec.WEB_HALF_M]}]
+    boxes = [
+        {"pos": [0.0, 0.0, 0.0], "quat_wxyz": [1.0, 0.0, 0.0, 0.0], "half": [*spec.WEB_HALF_M]}
+    ]
     for side in (1, -1):
         angle = math.radians(90.0) - side * spec.FLARE_RAD
         boxes.append(
@@ -218,9 +220,7 @@ def _add_bin(cell: mujoco.MjSpec) -> None:
     _solid(cell, "bin_block", (hx + drawn, hy + drawn, inside_z / 2), (x, y, inside_z / 2))
     _drawn(cell, "stand", _BOX, (hx, hy, bottom / 2), (x, y, bottom / 2), _FRAME)
     plate = (bottom + inside_z) / 2
-    _drawn(
-        cell, "bin_bottom", _BOX, (hx + drawn, hy + drawn, drawn / 2), (x, y, plate), _GREEN
-    )
+    _drawn(cell, "bin_bottom", _BOX, (hx + drawn, hy + drawn, drawn / 2), (x, y, plate), _GREEN)
     half_z, mid_z = (top - bottom) / 2, (top + bottom) / 2
     for axis, sign in ((0, -1), (0, 1), (1, -1), (1, 1)):
         name = f"{'-+'[sign > 0]}{'xy'[axis]}"

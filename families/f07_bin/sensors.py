@@ -102,7 +102,9 @@ class Sensors:
         rng = self._streams("sensor", tick)
         noise = rng.standard_normal(6)
         n = spec.N_JOINTS
-        ft = np.concatenate((data.sensordata[self._cell.ft_force], data.sensordata[self._cell.ft_torque]))
+        ft = np.concatenate(
+            (data.sensordata[self._cell.ft_force], data.sensordata[self._cell.ft_torque])
+        )
         ft[:3] += spec.FT_FORCE_SIGMA_N * noise[:3]
         ft[3:] += spec.FT_TORQUE_SIGMA_NM * noise[3:]
         is_frame = tick % spec.FRAME_EVERY_TICKS == 0

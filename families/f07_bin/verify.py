@@ -1,23 +1,22 @@
 """A and E_eval of f07, in reading order: contract, smoke pile, eight hidden piles, rows, result."""
 
 import time
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from families.f07_bin import metrics, piles, scene, spec
-from families.f07_bin.sensors import cell_spec
-from families.f07_bin.task import Episode
+from families.f07_bin.episode import Episode
+from families.f07_bin.task import STATE, Played, picture_arrays, play
 from rle.contracts import Arg, ArraySpec, Function, PythonContract
 from rle.errors import InvalidSubmission
 from rle.report import FamilyResult, Row, Threshold
 from rle.scoring import gate
 from rle.sim.film import film_states
-from rle.verify_api import Checked, Limits, Trial, TrialFault, VerifyContext
+from rle.verify_api import Checked, Limits, Trial, VerifyContext
 
 FOLDER, ENTRY, CHANNELS_FILE = "policy", "policy.py", "policy/channels.json"
 LIMITS = Limits(
@@ -26,43 +25,11 @@ LIMITS = Limits(
     total_cap_s=spec.POLICY_TOTAL_S,
     load_cap_s=spec.LOAD_CAP_S,
 )
-STATE = (
-    ArraySpec("t"),
-    ArraySpec("qpos", (spec.N_JOINTS,)),
-    ArraySpec("qvel", (spec.N_JOINTS,)),
-    ArraySpec("tau", (spec.N_JOINTS,)),
-    ArraySpec("ft", (6,)),
-    ArraySpec("mag_on"),
-    ArraySpec("frame"),
-)
-"""What every observation holds."""
 N_SMOKE_RUNS = 2
 DIGEST_EVENT = "digest "
 """Start of the event that carries a smoke run's digest."""
 SILENT = frozenset({"timeout_call", "worker_died"})
 """Endings after which the policy is gone and the last command is held."""
-
-
-class Host(Protocol):
-    """What plays a pile: `rle.verify_api.Worker`, or the development side's own process."""
-
-    wall_s: float
-
-    def reset(self, **fields: Any) -> None: ...
-    def call(self, name: str, *arrays: np.ndarray) -> tuple[np.ndarray, ...]: ...
-
-
-@dataclass(frozen=True)
-class Played:
-    """How the policy behaved in an episode."""
-
-    ended: str
-    """`done`, or the ending of `rle.report` that took the policy or the physics away."""
-    faults: int
-    """Ticks without a valid answer of a living policy."""
-    reset_s: float
-    act_s: float
-    """Charged times."""
 
 
 def verify(ctx: VerifyContext) -> FamilyResult:
@@ -133,20 +100,6 @@ def contract(channels: Collection[str]) -> PythonContract:
     )
 
 
-def picture_arrays(channels: Collection[str]) -> tuple[ArraySpec, ...]:
-    """What a frame tick adds, in the order in which it travels."""
-    arrays = [ArraySpec("wrist_T_world_cam", (4, 4))]
-    for name in spec.CHANNELS:
-        if name in channels:
-            overhead = name.startswith("overhead")
-            width, height = spec.OVERHEAD_WH_PX if overhead else spec.WRIST_WH_PX
-            if name.endswith("rgb"):
-                arrays.append(ArraySpec(name, (height, width, 3), "uint8"))
-            else:
-                arrays.append(ArraySpec(name, (height, width), "float32"))
-    return tuple(arrays)
-
-
 # ------------------------------------------------------------------------------------- trials
 
 
@@ -176,57 +129,6 @@ def run_trial(ctx: VerifyContext, trial: Trial) -> Row:
         digest = (0.0, DIGEST_EVENT + episode.digest())
         row = msgspec.structs.replace(row, events=[digest, *row.events])
     return msgspec.structs.replace(row, wall_s=time.monotonic() - started_s)
-
-
-def play(
-    episode: Episode,
-    host: Host,
-    seed: int,
-    ticks: int = spec.TICKS,
-    on_tick: Callable[[Episode], None] = lambda episode: None,
-) -> Played:
-    """Plays an episode in lock-step: observe, act, clamp, 25 physics steps, and so on.
-
-    Args:
-        episode: A fresh episode.
-        host: The policy; loaded, not reset.
-        seed: The policy's own random stream, 63 bits.
-        ticks: Length.
-        on_tick: Told of the episode before every tick and once at the end.
-
-    Returns:
-        How it went; what was measured is in the episode.
-    """
-    faults, gone, before_s = 0, "", host.wall_s
-    try:
-        host.reset(cell_spec=cell_spec(), seed=seed)
-    except TrialFault as fault:
-        faults, gone = (1, "") if fault.ended == "bad_action" else (0, fault.ended)
-    reset_s = host.wall_s - before_s
-    while not episode.is_done and episode.tick < ticks and gone != "timeout_total":
-        on_tick(episode)
-        command = None
-        if not gone:
-            try:
-                command = _ask(host, episode)
-            except TrialFault as fault:
-                faults += fault.ended == "bad_action"
-                gone = "" if fault.ended == "bad_action" else fault.ended
-                if gone == "timeout_total":
-                    break
-        episode.step(command)
-    on_tick(episode)
-    ended = "sim_unstable" if episode.is_unstable else gone or "done"
-    return Played(ended, faults, reset_s, host.wall_s - before_s - reset_s)
-
-
-def _ask(host: Host, episode: Episode) -> np.ndarray:
-    """One observation to the policy; its command, shape (8,)."""
-    obs = episode.observe()
-    name, arrays = "act", STATE
-    if obs["frame"]:
-        name, arrays = "act_frame", (*STATE, *picture_arrays(episode.sensors.channels))
-    return host.call(name, *(np.asarray(obs[array.name], array.dtype) for array in arrays))[0]
 
 
 def policy_seed(ctx: VerifyContext, trial: Trial) -> int:
@@ -411,14 +313,15 @@ class Film:
         )
 
 
-def film(ctx: VerifyContext, trial: Trial, path: Path) -> None:
-    """Plays a pile again in a fresh worker and writes its video.
+def media(ctx: VerifyContext, folder: Path) -> None:
+    """Writes `trial<i>.mp4` of every scored pile, with posters; called after the score is on disk."""
+    params = {"channels": list(read_channels(ctx))}
+    for trial in hidden_trials(params):
+        film(ctx, trial, folder / f"trial{trial.index}.mp4")
 
-    Args:
-        ctx: Context of the run.
-        trial: One of the piles that was scored.
-        path: Target file, ending in .mp4.
-    """
+
+def film(ctx: VerifyContext, trial: Trial, path: Path) -> None:
+    """Plays a pile again in a fresh worker and writes its video to `path`, ending in .mp4."""
     recorder = Film()
     with _episode(ctx, trial) as episode:
         with _worker(ctx, trial) as worker:

@@ -16,12 +16,12 @@ import mujoco
 import numpy as np
 
 from families.f07_bin import metrics, piles, scene, spec
-from families.f07_bin.task import Episode
+from families.f07_bin.episode import Episode
 from families.f07_bin.verify import outcome
+from train_baselines.oracles.f07_arm import DT_S, Arm, Glide
 
 ON, OFF = spec.MAG_CTRL_RANGE[1], spec.MAG_CTRL_RANGE[0]
-DT_S = 1.0 / spec.CONTROL_HZ
-TRAVEL_M_S, LIFT_M_S, ACCEL_M_S2 = 1.2, 0.8, 5.0
+TRAVEL_M_S, LIFT_M_S = 1.2, 0.8
 APPROACH_M_S = 0.15  # a touch at this speed stays far below every force limit
 CELL_M = 0.005  # grid of the height map
 LEAD_M = 0.002  # the head meets its part this much before any other
@@ -32,89 +32,6 @@ LET_FALL_M = 0.08  # a chain is let fall from here, and from this much higher ea
 TILT = 0.6  # tangent of the tool's lean when a chain is let fall again
 SIDE_XY_M = np.array((0.26, 0.46))  # free part of the belt beside the nest, well in reach
 NEST_XY_M = (np.array(spec.ZONE_LO_M[:2]) + np.array(spec.ZONE_HI_M[:2])) / 2
-
-
-class Arm:
-    """Inverse kinematics and servo inversion on the cell without parts.
-
-    The servo of a joint is nearly first order, v = (c - q) kp / kv, so that the command that moves it
-    by d in one tick is q + d / (1 - exp(-kp / kv dt)), plus the sag bias / kp.
-    """
-
-    def __init__(self, model_xml: str, home: np.ndarray) -> None:
-        self._model = mujoco.MjModel.from_xml_string(model_xml)
-        self._data = mujoco.MjData(self._model)
-        self._grip = self._model.site("grip").id
-        self._home = np.asarray(home, dtype=float)
-        self._kp = self._model.actuator_gainprm[:, 0]
-        rate = self._kp / -self._model.actuator_biasprm[:, 2]
-        self._lead = 1.0 / (1.0 - np.exp(-rate * DT_S))
-        self._q = self._home.copy()
-
-    def grip_m(self, qpos: np.ndarray) -> np.ndarray:
-        """Position of the head's face for joint angles. Shape (3,), m, world."""
-        self._data.qpos[:] = qpos
-        mujoco.mj_kinematics(self._model, self._data)
-        return self._data.site_xpos[self._grip].copy()
-
-    def solve(self, target_m: np.ndarray, lean: np.ndarray | None = None) -> np.ndarray:
-        """Joint angles with the head at `target_m`, pointing along (lean, -1). Shape (7,), rad.
-
-        Starts from the home posture turned towards the target, so that equal targets have equal
-        postures and the elbow never flips.
-        """
-        model, data = self._model, self._data
-        q = self._home.copy()
-        q[0] = math.atan2(target_m[1], target_m[0])
-        low, high = model.jnt_range.T
-        down = np.array((*(np.zeros(2) if lean is None else lean), -1.0))
-        down /= np.linalg.norm(down)
-        jacobian = np.zeros((6, model.nv))
-        for _ in range(40):
-            data.qpos[:] = q
-            mujoco.mj_kinematics(model, data)
-            mujoco.mj_comPos(model, data)
-            axis = data.site_xmat[self._grip].reshape(3, 3)[:, 2]
-            tilt = np.cross(axis, down)
-            error = np.concatenate((target_m - data.site_xpos[self._grip], tilt))
-            if np.linalg.norm(error) < 1e-4:
-                break
-            mujoco.mj_jacSite(model, data, jacobian[:3], jacobian[3:], self._grip)
-            step = jacobian.T @ np.linalg.solve(jacobian @ jacobian.T + 1e-5 * np.eye(6), error)
-            q = np.clip(q + np.clip(step, -0.3, 0.3), low, high)
-        return q
-
-    def command(
-        self, target_m: np.ndarray, magnet: float, lean: np.ndarray | None = None
-    ) -> np.ndarray:
-        """Command that brings the head to `target_m` by the end of this tick. Shape (8,)."""
-        q = self.solve(target_m, lean)
-        self._data.qpos[:], self._data.qvel[:] = q, 0.0
-        mujoco.mj_forward(self._model, self._data)
-        sag = self._data.qfrc_bias / self._kp
-        reference, self._q = self._q, q
-        return np.append(reference + (q - reference) * self._lead + sag, magnet)
-
-
-class Glide:
-    """Set point that moves to a goal with bounded speed and acceleration, plane and height apart."""
-
-    def __init__(self, start_m: np.ndarray) -> None:
-        self.position_m = start_m.copy()
-        self._speed = np.zeros(2)
-
-    def advance(self, goal_m: np.ndarray, plane_m_s: float, height_m_s: float) -> np.ndarray:
-        """Moves for one tick and returns the new set point. Shape (3,), m."""
-        gap = goal_m - self.position_m
-        for axis, (part, limit) in enumerate(((slice(0, 2), plane_m_s), (slice(2, 3), height_m_s))):
-            distance = float(np.linalg.norm(gap[part]))
-            brake = math.sqrt(2.0 * ACCEL_M_S2 * distance)
-            speed = min(limit, brake, self._speed[axis] + ACCEL_M_S2 * DT_S)
-            step = min(speed * DT_S, distance)
-            if distance > 0.0:
-                self.position_m[part] += gap[part] * (step / distance)
-            self._speed[axis] = step / DT_S
-        return self.position_m
 
 
 @dataclass(frozen=True)
@@ -309,7 +226,10 @@ class Picker:
         if piles.is_in_bin(poses[parts]).all():
             low = np.maximum(low, np.array(spec.BIN_LO_M[:2]))
             high = np.minimum(high, np.array(spec.BIN_HI_M[:2]))
-            inner = np.array(spec.BIN_LO_M[:2]) + HEAD_CLEAR_M, np.array(spec.BIN_HI_M[:2]) - HEAD_CLEAR_M
+            inner = (
+                np.array(spec.BIN_LO_M[:2]) + HEAD_CLEAR_M,
+                np.array(spec.BIN_HI_M[:2]) - HEAD_CLEAR_M,
+            )
         else:
             inner = low, high
         xs, ys = np.arange(low[0], high[0], CELL_M), np.arange(low[1], high[1], CELL_M)
@@ -330,7 +250,9 @@ class Picker:
             cover = self._cover(int(part))
             away = np.hypot(xs[:, None] - poses[part, 0], ys[None, :] - poses[part, 1])
             i, j = np.unravel_index(np.argmin(np.where(ok, away, np.inf)), ok.shape)
-            cost = 10.0 * cover + away[i, j] / 0.03 + 2.0 * self._failures[part] - 5.0 * poses[part, 2]
+            cost = (
+                10.0 * cover + away[i, j] / 0.03 + 2.0 * self._failures[part] - 5.0 * poses[part, 2]
+            )
             if cost < best_cost:
                 best_cost = cost
                 best = Spot(int(part), np.array((xs[i], ys[j])), float(mine[i, j]), cover)

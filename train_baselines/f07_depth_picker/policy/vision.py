@@ -8,7 +8,9 @@ import numpy as np
 CELL_M = 0.003
 FLANGE_RISE_M = 0.034
 SLACK_M = 0.0015  # the head slides this far into the channel between two flanges
-FACE_RANGE_M = 0.008  # depth range in 3 x 3 pixels beyond which a pixel shows an edge or a steep face
+FACE_RANGE_M = (
+    0.008  # depth range in 3 x 3 pixels beyond which a pixel shows an edge or a steep face
+)
 
 
 class HeightMap:
