@@ -193,6 +193,14 @@ class Episode:
     def _substep(self) -> None:
         mujoco.mj_step(self.cell.model, self.data)
         contacts = read_contacts(self.data)
+        self._judge(contacts)
+        if self.is_on or self._magnet.held:
+            self._note_changes(self._magnet.step(self.data, contacts, self.is_on))
+
+    # -------------------------------------------------------------------------------- rules
+
+    def _judge(self, contacts: Contacts) -> None:
+        """Follows the forces of one physics step and notes what passes its limit."""
         self._forces.step(contacts, self._magnet.held)
         mean_n = self._forces.mean_n
         np.maximum(self._peaks_n, mean_n, out=self._peaks_n)
@@ -202,10 +210,6 @@ class Episode:
             if mean_n[-1] > spec.BIN_HIT_FORCE_N:
                 self._note_bin_hit(contacts)
         self._bin_quiet_steps += 1
-        if self.is_on or self._magnet.held:
-            self._note_changes(self._magnet.step(self.data, contacts, self.is_on))
-
-    # -------------------------------------------------------------------------------- rules
 
     def _note_damage(self, contacts: Contacts) -> None:
         over = (self.part_force_n > spec.DAMAGE_FORCE_N) & ~self.is_damaged

@@ -153,8 +153,7 @@ class Picker:
         goal = np.array((*SIDE_XY_M, height))
         yield from self._travel(goal, ON, clearance_m=drop + 0.02)
         if tries:
-            angle = 0.5 * math.pi * tries
-            lean = TILT * np.array((math.cos(angle), math.sin(angle)))
+            lean = np.array((TILT if tries % 2 else -TILT, 0.0))  # along the belt, never across
             for share in np.linspace(0.1, 1.0, 10):
                 yield self._arm.command(goal, ON, share * lean)
                 if not self._episode.held:

@@ -14,7 +14,7 @@ from vision import HeightMap, best_spot
 TOUCH_M_S, TRAVEL_M_S, LIFT_M_S = 0.15, 1.2, 0.8
 CARRY_Z_M = 0.46  # head height for carrying out of the bin
 LOOK_M = np.array((0.35, 0.43, 0.42))  # head position from which nest and side are both in view
-SIDE_M = np.array((0.24, 0.46))  # where chains fall apart, on the belt, 14 cm from the nest
+SIDE_M = np.array((0.25, 0.46))  # where chains fall apart, on the belt, 14 cm from the nest
 WALL_M = 0.030  # from the head's axis to a wall
 PRESS_N = 4.0  # change of the axial force that means contact on the way down
 N_PICTURES = 4  # overhead pictures that are averaged
@@ -234,8 +234,7 @@ class Picker:
         goal = np.array((*SIDE_M, self._belt_z + 0.20 + 0.05 * min(tries, 2)))
         yield from self._travel(goal, self._on, 0.16)
         if tries:
-            angle = 0.5 * math.pi * tries + 0.3
-            lean = TILT * np.array((math.cos(angle), math.sin(angle)))
+            lean = np.array((TILT if tries % 2 else -TILT, 0.0))  # along the belt, never across
             for share in np.linspace(0.1, 1.0, 10):
                 yield self._command(goal, self._on, share * lean)
             for share in (1.0, 1.0, 1.0, 0.75, 0.5, 0.25, 0.0):
