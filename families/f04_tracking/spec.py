@@ -217,11 +217,11 @@ class VideoSpec(Frozen):
 
     fps: float = 25.0
     """Half the control rate. Source: card."""
-    distance_m: float = 2.8
+    distance_m: float = 2.3
     """Camera to the robot. Source: ours: the robot fills two thirds of the height."""
     azimuth_deg: float = 130.0
     elevation_deg: float = -12.0
-    look_at_z_m: float = 0.75
+    look_at_z_m: float = 0.70
     """Height that the camera looks at, about the pelvis."""
     marker_radius_m: float = 0.035
     """Sphere at each tracked body of the re-anchored reference."""
