@@ -76,11 +76,15 @@ def test_refusals(submission, tmp_path):
         dev.LocalPolicy(submission(channels='["rgb"]'))
     with pytest.raises(InvalidSubmission, match="not a JSON list"):
         dev.LocalPolicy(submission(channels='{"a": 1}'))
-    with pytest.raises(InvalidSubmission, match="could not be loaded: ModuleNotFoundError at line 1"):
+    with pytest.raises(
+        InvalidSubmission, match="could not be loaded: ModuleNotFoundError at line 1"
+    ):
         dev.LocalPolicy(submission(text="import no_such_module_at_all"))
     with pytest.raises(InvalidSubmission, match="without act"):
         dev.LocalPolicy(
-            submission(text="class P:\n    def reset(self, c, s): pass\n\ndef make_policy():\n    return P()")
+            submission(
+                text="class P:\n    def reset(self, c, s): pass\n\ndef make_policy():\n    return P()"
+            )
         )
     with pytest.raises(InvalidSubmission, match=r"policy/policy.py is missing; found: other"):
         (tmp_path / "x" / "other").mkdir(parents=True)

@@ -168,7 +168,9 @@ def test_observation_has_its_keys_shapes_and_noise():
     assert not set(obs) & set(spec.CHANNELS), "no channel was asked for"
     assert e.sensors.n_renders == 0
     truth = e.data.sensordata[e.cell.ft_force]
-    noise = np.array([e.sensors.observe(e.data, tick, False)["ft"][:3] - truth for tick in range(1, 800, 2)])
+    noise = np.array(
+        [e.sensors.observe(e.data, tick, False)["ft"][:3] - truth for tick in range(1, 800, 2)]
+    )
     # 400 draws of three axes: the standard error of sigma is sigma / sqrt(2400).
     assert noise.std() == pytest.approx(spec.FT_FORCE_SIGMA_N, rel=0.1)
     assert np.array_equal(
@@ -191,7 +193,9 @@ def test_pictures_only_of_what_was_asked_and_in_metres():
         assert "overhead_rgb" not in obs and "wrist_depth" not in obs
         # The bin's bottom straight below the camera: 0.98 - 0.112 m.
         patch = depth[230:250, 310:330]
-        assert np.nanmean(patch) == pytest.approx(spec.OVERHEAD_POS_M[2] - spec.BIN_LO_M[2], abs=2e-3)
+        assert np.nanmean(patch) == pytest.approx(
+            spec.OVERHEAD_POS_M[2] - spec.BIN_LO_M[2], abs=2e-3
+        )
         e.step(OFF)
         e.observe()
         assert e.sensors.n_renders == 2, "nothing is drawn on odd ticks"

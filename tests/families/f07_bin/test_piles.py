@@ -36,7 +36,11 @@ def test_namespaces_share_no_pile():
 
 def test_number_of_parts_covers_its_range():
     counts = {
-        int(piles.public_streams("public", s)("count").integers(spec.N_PARTS_MIN, spec.N_PARTS_MAX + 1))
+        int(
+            piles.public_streams("public", s)("count").integers(
+                spec.N_PARTS_MIN, spec.N_PARTS_MAX + 1
+            )
+        )
         for s in range(60)
     }
     assert counts == set(range(12, 17))

@@ -29,7 +29,7 @@ def test_solver_and_time(cell):
 
 def test_part_mass_and_shape(cell):
     assert cell.model.body_mass[cell.part_bodies] == pytest.approx(0.3089, abs=1e-4)
-    assert spec.PART_MASS_KG == pytest.approx(cell.model.body_mass[cell.part_bodies[0]], rel=1e-9)
+    assert pytest.approx(cell.model.body_mass[cell.part_bodies[0]], rel=1e-9) == spec.PART_MASS_KG
     # The flange's foot, 17 mm from its centre along the flange, stands just outside the web's edge.
     flange = scene.part_boxes()[1]
     foot_y = flange["pos"][1] - spec.FLANGE_HALF_M[1] * math.sin(spec.FLARE_RAD)

@@ -26,7 +26,9 @@ def test_arrays_travel_in_the_contracts_order_and_types():
     play(episode(), Host(lambda name, *arrays: (sent.setdefault(name, arrays), OFF)[1]), 0, 2)
     assert [a.shape for a in sent["act"]] == [s.shape for s in STATE]
     frame = (*STATE, *picture_arrays(()))
-    assert [(a.shape, str(a.dtype)) for a in sent["act_frame"]] == [(s.shape, s.dtype) for s in frame]
+    assert [(a.shape, str(a.dtype)) for a in sent["act_frame"]] == [
+        (s.shape, s.dtype) for s in frame
+    ]
 
 
 def test_no_channel_asked_for_no_picture_drawn():

@@ -25,7 +25,8 @@ ALT, PICKER = ROOT / "train_baselines/f07_scripted_alt", ROOT / "train_baselines
 def row(score=0.5, ended="done", events=(), **metrics) -> Row:
     """A row of a pile with 12 parts, of which 6 were cleared."""
     base = dict.fromkeys(
-        ("floor", "damage", "bin_hits", "slips", "faults", "clean", "peak_part_n", "peak_bin_n"), 0.0
+        ("floor", "damage", "bin_hits", "slips", "faults", "clean", "peak_part_n", "peak_bin_n"),
+        0.0,
     )
     base |= {"n": 12.0, "cleared": 6.0, "f": 0.5, "h": 1 / 12, "p": 3.0, "den_s": 120.0}
     base |= {"ticks": 2400.0} | metrics
@@ -133,9 +134,7 @@ def short(monkeypatch):
     monkeypatch.setattr(spec, "SMOKE_TICKS", 4)
     monkeypatch.setattr(spec, "N_HIDDEN", 2)
     poses = np.array([(*FAR[i], *UPRIGHT) for i in range(3)])
-    monkeypatch.setattr(
-        verify.piles, "draw", lambda streams: piles.Pile(poses, scene.Lights(), 1)
-    )
+    monkeypatch.setattr(verify.piles, "draw", lambda streams: piles.Pile(poses, scene.Lights(), 1))
 
 
 @pytest.fixture
@@ -216,7 +215,9 @@ def test_a_second_run_that_behaves_differently_closes_determinism(short, context
 def test_what_cannot_be_loaded_is_invalid(short, context, tmp_path):
     source = make_submission(tmp_path, "return home")
     (source / "policy" / "policy.py").write_text("import no_such_module_at_all")
-    with pytest.raises(InvalidSubmission, match="could not be loaded: ModuleNotFoundError at line 1"):
+    with pytest.raises(
+        InvalidSubmission, match="could not be loaded: ModuleNotFoundError at line 1"
+    ):
         verify.verify(context(source))
 
 
