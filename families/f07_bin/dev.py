@@ -5,8 +5,8 @@ Observations, conversion of the answer, faults and time limits are those of the 
 """
 
 import dataclasses
-import importlib.util
 import json
+import runpy
 import sys
 import time
 import traceback
@@ -56,16 +56,16 @@ class LocalPolicy:
     def _load(self, path: Path) -> Any:
         if str(path.parent) not in sys.path:
             sys.path.append(str(path.parent))
-        found = importlib.util.spec_from_file_location("policy", path)
-        module = importlib.util.module_from_spec(found)
         try:
-            found.loader.exec_module(module)
-            policy = module.make_policy()
+            make_policy = runpy.run_path(str(path), run_name="policy").get("make_policy")
+            policy = make_policy() if callable(make_policy) else None
         except Exception as error:  # whatever the policy's own code raises is its author's news
             traceback.print_exc()
             raise InvalidSubmission(
                 "python.load", path=verify.ENTRY, cls=type(error).__name__, line=_line(error)
             ) from None
+        if not callable(make_policy):
+            raise InvalidSubmission("python.factory", path=verify.ENTRY, name="make_policy")
         for name in ("reset", "act"):
             if not callable(getattr(policy, name, None)):
                 raise InvalidSubmission("python.interface", maker="make_policy()", name=name)

@@ -26,6 +26,8 @@ LIMITS = Limits(
     load_cap_s=spec.LOAD_CAP_S,
 )
 N_SMOKE_RUNS = 2
+MAX_MARKS = 200
+"""Events of a pile in a report; a policy can make slips without end."""
 DIGEST_EVENT = "digest "
 """Start of the event that carries a smoke run's digest."""
 SILENT = frozenset({"timeout_call", "worker_died"})
@@ -200,20 +202,31 @@ def to_row(
             "physics_s": episode.physics_s,
         },
         series=episode.curves if curves else {},
-        events=[(e.t_s, describe(e.kind, e.part)) for e in episode.events] if curves else [],
+        events=marks(episode) if curves else [],
     )
 
 
-def describe(kind: str, part: int) -> str:
-    """An event in words, for the time line."""
-    words = {"floor": "fell to the floor", "damage": "bent", "bin_hit": "bin hit"}.get(kind, kind)
-    return words if part < 0 else f"part {part} {words}"
+def marks(episode: Episode) -> list[tuple[float, str]]:
+    """The first events of a time line, in words; grabs and releases are left to `rle dev`."""
+    chosen = [e for e in episode.events if e.kind in _MARKS][:MAX_MARKS]
+    return [
+        (e.t_s, _MARKS[e.kind] if e.part < 0 else f"part {e.part} {_MARKS[e.kind]}") for e in chosen
+    ]
+
+
+_MARKS = {
+    "clear": "cleared",
+    "slip": "slipped off",
+    "floor": "fell to the floor",
+    "damage": "bent",
+    "bin_hit": "bin hit",
+}
 
 
 def gates(smoke: list[Row]) -> dict[str, bool]:
     """What the smoke runs showed. A run that ended early is judged on the ticks it had."""
     first, *others = ([text for _, text in row.events[:1]] for row in smoke)
-    faults = [row.metrics["faults"] / max(row.metrics["ticks"], 1.0) for row in smoke]
+    faults = [_of(row, "faults") / max(_of(row, "ticks"), 1.0) for row in smoke]
     alive = [row.ended not in SILENT and share < 1.0 for row, share in zip(smoke, faults)]
     return {
         "load": all(alive),
@@ -227,14 +240,14 @@ def compose(hidden: list[Row], opened: dict[str, bool], channels: Collection[str
     """The result of a run: mean of the piles, the gates, and the flat metrics."""
     raw = float(np.mean([row.score for row in hidden]))
     score = gate(raw, all(opened.values()), spec.SMOKE_CAP) if opened["load"] else 0.0
-    total = {key: sum(row.metrics.get(key) or 0.0 for row in hidden) for key in _SUMS.values()}
-    complete = [r.metrics["den_s"] for r in hidden if r.metrics.get("f") == 1.0]
+    total = {key: sum(_of(row, key) for row in hidden) for key in _SUMS.values()}
+    complete = [_of(row, "den_s") for row in hidden if row.metrics.get("f") == 1.0]
     parts = total["n"]
     flat = {name: float(total[key]) for name, key in _SUMS.items()}
     flat |= {
         "clear_frac": total["cleared"] / parts if parts else 0.0,
-        "throughput_ppm": float(np.mean([row.metrics.get("p") or 0.0 for row in hidden])),
-        "clean_complete_share": float(np.mean([row.metrics.get("clean") or 0.0 for row in hidden])),
+        "throughput_ppm": float(np.mean([_of(row, "p") for row in hidden])),
+        "clean_complete_share": float(np.mean([_of(row, "clean") for row in hidden])),
         "policy_s_total": sum(row.policy_s for row in hidden),
         "sim_s_total": total["ticks"] / spec.CONTROL_HZ,
         "harness_s_total": sum(row.wall_s - row.policy_s for row in hidden),
@@ -268,6 +281,11 @@ _SUMS = {
 """Sums over the piles: key of `reward.json` and key of the row."""
 
 
+def _of(row: Row, key: str) -> float:
+    """A measurement of a row; 0 for a pile that was not run."""
+    return row.metrics.get(key) or 0.0
+
+
 def thresholds(hidden: list[Row]) -> list[Threshold]:
     """Limits of force and policy time, with what each pile measured."""
     return [
@@ -277,8 +295,8 @@ def thresholds(hidden: list[Row]) -> list[Threshold]:
         for row in hidden
         if row.metrics
         for name, measured, limit, unit in (
-            ("force on a part", row.metrics["peak_part_n"], spec.DAMAGE_FORCE_N, "N"),
-            ("force on the bin", row.metrics["peak_bin_n"], spec.BIN_HIT_FORCE_N, "N"),
+            ("force on a part", _of(row, "peak_part_n"), spec.DAMAGE_FORCE_N, "N"),
+            ("force on the bin", _of(row, "peak_bin_n"), spec.BIN_HIT_FORCE_N, "N"),
             ("policy time", row.policy_s, spec.POLICY_TOTAL_S, "s"),
         )
     ]

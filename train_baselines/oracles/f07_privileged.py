@@ -9,7 +9,7 @@ belt. Run it on a public pile:
 
 import argparse
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import mujoco
@@ -18,6 +18,7 @@ import numpy as np
 from families.f07_bin import metrics, piles, scene, spec
 from families.f07_bin.episode import Episode
 from families.f07_bin.verify import outcome
+from rle.seeds import Namespace
 from train_baselines.oracles.f07_arm import DT_S, Arm, Glide
 
 ON, OFF = spec.MAG_CTRL_RANGE[1], spec.MAG_CTRL_RANGE[0]
@@ -165,7 +166,7 @@ class Picker:
 
     # --------------------------------------------------------------------------------- motion
 
-    def _move(self, goal_m: np.ndarray, magnet: float) -> Iterator[np.ndarray]:
+    def _move(self, goal_m: Sequence[float] | np.ndarray, magnet: float) -> Iterator[np.ndarray]:
         """Straight to a goal, plane and height at once."""
         goal = np.asarray(goal_m, dtype=float)
         while True:
@@ -306,7 +307,9 @@ def _disc_max(values: np.ndarray, disc: np.ndarray) -> np.ndarray:
     return np.max(views, axis=0)
 
 
-def play(namespace: str, seed: int, until_s: float = spec.EPISODE_S) -> tuple[Episode, Picker]:
+def play(
+    namespace: Namespace, seed: int, until_s: float = spec.EPISODE_S
+) -> tuple[Episode, Picker]:
     """Plays a public or design pile and returns the finished episode."""
     streams = piles.public_streams(namespace, seed)
     pile = piles.draw(streams, spec.DESIGN_PILES.get(seed) if namespace == "design" else None)
@@ -323,7 +326,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=spec.EPISODE_S)
     parser.add_argument("--log", action="store_true")
     args = parser.parse_args()
-    jobs = [("design", s) for s in args.pile] + [("public", s) for s in args.public_seed]
+    jobs: list[tuple[Namespace, int]] = [("design", s) for s in args.pile]
+    jobs += [("public", s) for s in args.public_seed]
     for namespace, seed in jobs:
         episode, picker = play(namespace, seed, args.seconds)
         terms = metrics.score(outcome(episode))

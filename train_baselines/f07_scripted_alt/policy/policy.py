@@ -84,7 +84,7 @@ class Policy:
     def reset(self, cell_spec, seed):
         self._rng = np.random.default_rng(seed)
         self._joints = np.array(cell_spec["arm_home"])
-        self._picture, self._visits = None, np.zeros(len(TAUGHT))
+        self._picture, self._visits = np.zeros((480, 640, 3)), np.zeros(len(TAUGHT))
         self._script = self._work()
 
     def act(self, obs):
