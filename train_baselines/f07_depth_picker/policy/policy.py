@@ -11,12 +11,12 @@ import numpy as np
 from arm import Arm, Glide
 from vision import HeightMap, best_spot
 
-TOUCH_M_S, TRAVEL_M_S, LIFT_M_S = 0.15, 1.2, 0.8
+TOUCH_M_S, TRAVEL_M_S, LIFT_M_S = 0.10, 1.2, 0.8
 CARRY_Z_M = 0.46  # head height for carrying out of the bin
 LOOK_M = np.array((0.35, 0.43, 0.42))  # head position from which nest and side are both in view
 SIDE_M = np.array((0.25, 0.46))  # where chains fall apart, on the belt, 14 cm from the nest
 WALL_M = 0.030  # from the head's axis to a wall
-PRESS_N = 4.0  # change of the axial force that means contact on the way down
+PRESS_N = 2.5  # change of the axial force that means contact on the way down
 N_PICTURES = 4  # overhead pictures that are averaged
 TILT = 0.6  # tangent of the tool's lean when a chain is let fall again
 
@@ -178,7 +178,7 @@ class Picker:
 
     def _grab(self, spot, lift_z):
         """Touches a spot with the magnet on, lifts, weighs. Returns the number of parts held."""
-        above = spot + (0.0, 0.0, 0.02)
+        above = spot + (0.0, 0.0, 0.012)
         yield from self._travel(above, self._off)
         yield from self._wait(1, self._off)
         free = self._axial_n()
