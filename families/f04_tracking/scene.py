@@ -25,12 +25,16 @@ FLOOR = "floor"
 class Dynamics(Protocol):
     """What `build` reads of a trial's draw (`draws.Draw`)."""
 
-    friction: float
-    """Sliding friction of all robot geoms."""
-    mass_scale: float
-    kp_scale: float
-    kd_scale: float
-    torso_com_offset_m: tuple[float, float, float]
+    @property
+    def friction(self) -> float: ...  # sliding friction of all robot geoms
+    @property
+    def mass_scale(self) -> float: ...
+    @property
+    def kp_scale(self) -> float: ...
+    @property
+    def kd_scale(self) -> float: ...
+    @property
+    def torso_com_offset_m(self) -> tuple[float, float, float]: ...
 
 
 @dataclass(frozen=True)
