@@ -146,6 +146,8 @@ AGENT_MESSAGES: dict[str, str] = {
     "f04.meta": "policy_meta.json is not a JSON object ({fact})",
     "f04.history": "obs_history_length must be an integer {min}..{max}, got {found}",
     "f04.meta_dim": "{key} must be {size} where it is given, got {found}",
+    # f07: which pictures a policy asks for
+    "f07.channels": "channels.json {fact}; allowed: {allowed}",
     # any artifact: check and load
     "check.time": "{path} could not be checked within {s} s",
     "check.died": "{path} ended the process that checked it (memory or a crash in the library)",

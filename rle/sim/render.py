@@ -18,22 +18,28 @@ def gl_backend() -> str:
 
 
 class Frames:
-    """Draws pictures of one model. A context manager; opening a second one closes the first.
+    """Draws pictures of one model. A context manager; opening another one closes it, unless told not to.
 
     Args:
         model: Compiled model; its offscreen buffer is enlarged where needed.
         width_px: Picture width.
         height_px: Picture height.
         shadows: Shadows and reflections cost most of a frame on a software renderer.
+        keep_open: True leaves earlier ones open: for one scene that is drawn in two picture sizes.
 
     Raises:
         InfrastructureError: `render.unavailable`, with the fix.
     """
 
     def __init__(
-        self, model: mujoco.MjModel, width_px: int, height_px: int, shadows: bool = False
+        self,
+        model: mujoco.MjModel,
+        width_px: int,
+        height_px: int,
+        shadows: bool = False,
+        keep_open: bool = False,
     ) -> None:
-        while _open:
+        while _open and not keep_open:
             _open[-1].close()
         model.vis.global_.offwidth = max(model.vis.global_.offwidth, width_px)
         model.vis.global_.offheight = max(model.vis.global_.offheight, height_px)
@@ -90,6 +96,11 @@ class Frames:
             return self._renderer.render().copy()
         finally:
             self._renderer.disable_segmentation_rendering()
+
+    @property
+    def is_open(self) -> bool:
+        """False once it was closed, also by the opening of another one."""
+        return self in _open
 
     def close(self) -> None:
         """Frees the GL context. Safe to call twice."""
