@@ -1,0 +1,400 @@
+"""Numbers of f08: a chassis of aluminium profile for three arms. Written once; units are in the names.
+
+Sources: "published" is a number of the published benchmark task, "card" one that the family's card
+sets, "measured" one that the card derives from its own runs, "ours" a choice of this project with its
+reason. Lengths are in metres, x forward, y left, z up; the base origin lies midway between the wheel
+centres at axle height.
+"""
+
+import msgspec
+from rle.spec import ArtifactContract, ArtifactEntry, Budget, TaskSpec
+
+FAMILY_VERSION = "1.0.0"
+"""Version of physics, thresholds and agent-visible bytes."""
+
+
+class Frozen(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of the groups of numbers below: immutable, keyword-only."""
+
+
+# ------------------------------------------------------------------------------------- physics
+
+TIMESTEP_S = 0.002
+"""Physics step. Source: published."""
+IMPRATIO = 10.0
+"""Friction-to-normal impedance ratio. Source: published."""
+SOLVER_ITERATIONS = 100
+"""Newton iterations at most. Source: published."""
+GRAVITY_M_S2 = 9.81
+"""Source: published."""
+TERRAIN_FRICTION = (0.9, 0.005, 0.0001)
+"""Floor, curb, bumps and ramp: sliding, torsional (m), rolling (m). Source: published."""
+TERRAIN_PRIORITY = 2
+"""Above every geom of the robot, so that no submission changes the friction. Source: published."""
+CONTACT_DIM = 3
+"""Condim of all terrain contacts. Source: published."""
+MASK_TERRAIN, MASK_ROLLER, MASK_CHASSIS, MASK_ARM = (1, 14), (2, 1), (4, 9), (8, 5)
+"""(contype, conaffinity) of terrain and shelf; rollers; profiles, battery, hubs, adapter; arm and
+payload. Source: card."""
+
+# --------------------------------------------------------------------------- trusted parts
+
+WHEELS = ("FL", "FR", "RL", "RR")
+"""Wheel names; actuator order. Source: card."""
+WHEEL_SIGN = {"FL": 1.0, "FR": -1.0, "RL": -1.0, "RR": 1.0}
+"""Handedness s of the rollers. Source: card, measured: the other one does not follow a twist."""
+WHEEL_QUADRANT = {"FL": (1, 1), "FR": (1, -1), "RL": (-1, 1), "RR": (-1, -1)}
+"""Signs of x and y of each wheel centre. Source: card."""
+HUB_RADIUS_M = 0.052
+"""Source: published."""
+HUB_HALF_WIDTH_M = 0.02
+"""Source: published."""
+HUB_MASS_KG = 1.2
+"""Source: published."""
+N_ROLLERS = 16
+"""Rollers per wheel. Source: published."""
+ROLLER_RADIUS_M = 0.016
+"""Capsule radius. Source: published."""
+ROLLER_HALF_LENGTH_M = 0.0194
+"""Capsule half length without its caps. Source: published."""
+ROLLER_MASS_KG = 0.04
+"""Source: published."""
+ROLLER_CIRCLE_M = 0.06
+"""Radius of the circle of roller centres. Source: published."""
+ROLLER_ARMATURE_KG_M2 = 1e-5
+"""Source: published."""
+ROLLER_DAMPING_N_M_S = 5e-4
+"""Source: published."""
+ROLLER_FRICTIONLOSS_N_M = 0.002
+"""Source: published."""
+WHEEL_RADIUS_M = ROLLER_CIRCLE_M + ROLLER_RADIUS_M
+"""Contact radius, derived: 0.076."""
+WHEEL_MASS_KG = HUB_MASS_KG + N_ROLLERS * ROLLER_MASS_KG
+"""Derived: 1.84."""
+DRIVE_ARMATURE_KG_M2 = 0.002
+"""Source: published."""
+DRIVE_DAMPING_N_M_S = 0.01
+"""Source: published."""
+MOTOR_GAIN_N_M_S = 12.0
+"""Velocity servo: torque = gain (ctrl - speed). Source: published."""
+MOTOR_CTRL_RAD_S = 45.0
+"""Largest commanded wheel speed. Source: published."""
+MOTOR_TORQUE_N_M = 15.0
+"""Source: published."""
+WHEEL_ENVELOPE_RADIUS_M = WHEEL_RADIUS_M
+WHEEL_ENVELOPE_HALF_WIDTH_M = 0.030
+"""Cylinder about y that nothing may enter and that counts for the footprint. Source: card."""
+BATTERY_HALF_M = (0.14, 0.09, 0.04)
+"""Source: published."""
+BATTERY_MASS_KG = 10.0
+"""Source: published."""
+ADAPTER_HALF_M = (0.09, 0.09, 0.005)
+"""Plate between `arm_mount_site` (its underside) and the arm. Source: published."""
+ADAPTER_MASS_KG = 0.875
+"""Source: published."""
+ARM_LIFT_M = 2 * ADAPTER_HALF_M[2]
+"""Arm base above `arm_mount_site`: the thickness of the plate. Source: published."""
+PAYLOAD_RADIUS_M = 0.04
+"""Source: published."""
+PAYLOAD_OFFSET_M = 0.05
+"""Centre of the payload on the tool axis. Source: published."""
+IMMUTABLE_BASE_KG = len(WHEELS) * WHEEL_MASS_KG + BATTERY_MASS_KG
+"""Derived: 17.36."""
+
+# ------------------------------------------------------------------------------- the chassis
+
+
+class Section(Frozen):
+    """One catalogue profile."""
+
+    name: str
+    width_m: float
+    """Smaller side."""
+    height_m: float
+    """Larger side."""
+    kg_per_m: float
+    bending_i_m4: float
+    """Weak-axis second moment of area; typical, used in the report only."""
+
+
+CATALOGUE = (
+    Section(name="2020", width_m=0.02, height_m=0.02, kg_per_m=0.45, bending_i_m4=0.7e-8),
+    Section(name="2040", width_m=0.02, height_m=0.04, kg_per_m=0.82, bending_i_m4=1.3e-8),
+    Section(name="4040", width_m=0.04, height_m=0.04, kg_per_m=1.5, bending_i_m4=9.0e-8),
+)
+"""Source: published; second moments typical of the sections, report only."""
+YIELD_MPA = 145.0
+"""Yield strength of the profile, for the report's span stress. Source: published."""
+SECTION_TOLERANCE_M = 0.0005
+"""A side matches a section within this. Source: card."""
+MAX_MEMBERS = 48
+"""Source: card."""
+MEMBER_LENGTH_M = (0.04, 0.80)
+"""Shortest and longest member. Source: card."""
+FOOTPRINT_LIMIT_M = 0.56
+"""In x and in y. Source: published."""
+MASS_LIMIT_KG = 60.0
+"""Assembled mass without payload, heaviest arm. Source: published."""
+LENGTH_LIMIT_M = 12.0
+"""Sum of all profile lengths. Source: published."""
+BASE_MASS_REFERENCE_KG = 38.0
+"""Normaliser of the mass term of E. Source: published."""
+DESIGN_EFFICIENCY_BEST = 0.48
+"""E that earns full credit. Source: measured, a coarse search tops out at .46 and `light` at .479."""
+GROUND_CLEARANCE_M = 0.030
+"""Lowest part but the wheels above the floor. Source: card."""
+JOIN_GAP_M = 0.002
+"""Two parts this close count as joined. Source: card."""
+BRACKET_REACH_M = 0.040
+"""A massless bracket joins an axle point to a member this close. Source: card."""
+AXLE_INSET_M = 0.035
+"""The axle point is the wheel centre moved this far inwards along y. Source: card."""
+OVERLAP_M = 0.001
+"""Deeper than this counts as one part inside another. Source: card."""
+WHEEL_Z_TOLERANCE_M = 0.001
+"""Wheel centres at the height of the base origin. Source: card."""
+MOUNT_TILT_TOLERANCE_RAD = 1e-3
+"""Mount z axis against base z. Source: card."""
+ORIENTATION_TOLERANCE_RAD = 1e-3
+"""Wheel bodies carry the identity orientation within this. Source: ours, the mount's tolerance."""
+ROBOT_XML_MAX_BYTES = 2**20
+CONTROLLER_MAX_BYTES = 2**20
+"""Source: card."""
+
+# ---------------------------------------------------------------------------------- the arms
+
+
+class Arm(Frozen):
+    """A canonical arm; its model is `assets/robots/<name>`."""
+
+    name: str
+    title: str
+    n_joints: int
+    stow_rad: tuple[float, ...]
+    extended_rad: tuple[float, ...]
+    tool_azimuth_rad: float
+    """Azimuth of the extended tool at joint 1 = 0 (checked against the model)."""
+    mass_kg: float
+    """Checked against the model."""
+    reach_m: float
+    """Horizontal distance of the extended tool from the arm's axis (checked against the model)."""
+    tool_height_m: float
+    """Height of the extended tool over the arm's base (checked against the model)."""
+
+
+ARMS = (
+    Arm(
+        name="panda",
+        title="Franka Panda",
+        n_joints=7,
+        stow_rad=(0.0, -0.785, 0.0, -2.356, 0.0, 1.571, 0.785),
+        extended_rad=(0.0, 1.35, 0.0, -0.4, 0.0, 2.5, 0.785),
+        tool_azimuth_rad=0.0,
+        mass_kg=16.69,
+        reach_m=0.856,
+        tool_height_m=0.316,
+    ),
+    Arm(
+        name="ur5e",
+        title="Universal Robots UR5e",
+        n_joints=6,
+        stow_rad=(-0.83943, -1.22370, -1.33717, -1.07738, -3.03934, 3.03382),
+        extended_rad=(0.0, -0.10019, 0.11640, -0.66953, 1.51886, -0.71154),
+        tool_azimuth_rad=0.1447,
+        mass_kg=20.99,
+        reach_m=0.963,
+        tool_height_m=0.179,
+    ),
+    Arm(
+        name="xarm7",
+        title="UFACTORY xArm7",
+        n_joints=7,
+        stow_rad=(-2.26731, -0.62319, -0.00416, 0.22692, 0.02608, 2.72839, -0.08641),
+        extended_rad=(0.0, 1.39471, -0.24112, 2.74108, 3.09956, 0.71877, 3.00779),
+        tool_azimuth_rad=-0.0482,
+        mass_kg=11.32,
+        reach_m=0.770,
+        tool_height_m=0.249,
+    ),
+)
+"""Poses: published; masses, reach and azimuth: measured on our models."""
+ARM_NAMES = tuple(arm.name for arm in ARMS)
+
+# ----------------------------------------------------------------------------------- the shelf
+
+SHELF_FACE_X_M = 0.40
+"""Front face. Source: published."""
+SHELF_WIDTH_M = 0.50
+SHELF_DEPTH_M = 0.38
+SHELF_PANEL_M = 0.02
+SHELF_FLOOR_TOPS_Z_M = (0.20, 0.66, 1.02)
+SHELF_TOP_Z_M = 1.46
+"""Source: published. Side walls, back wall and a plinth closed down to the floor: card."""
+TARGET_X_M = (0.50, 0.68)
+TARGET_Y_M = (0.15, -0.15)
+TARGET_Z_M = (0.34, 0.80, 1.16)
+"""Tool-site targets, ordered by z, then x, then y. Source: published."""
+TARGETS_M = tuple((x, y, z) for z in TARGET_Z_M for x in TARGET_X_M for y in TARGET_Y_M)
+"""Index 0 ... 11. Derived."""
+TARGET_NAMES = tuple(
+    f"{z}-{x}-{y}" for z in ("low", "mid", "high") for x in ("front", "back")
+    for y in ("left", "right")
+)  # fmt: skip
+SHELF_START_M = (-0.60, 0.0, 0.08)
+"""Base at the start of a shelf trial, identity orientation, arm stowed, at rest. Source: published."""
+SHELF_TRIAL_S = 30.0
+"""Source: published."""
+CONTROL_HZ = 50.0
+"""Rate of the submitted controller. Source: published."""
+SHELF_TOLERANCE_M = 0.06
+"""Tool to target. Source: published."""
+SHELF_HOLD_S = 1.0
+"""Source: published."""
+SHELF_FORCE_LIMIT_N = 2.0
+"""Sum of robot-shelf normal forces, checked at each physics step. Source: published."""
+SHELF_PAYLOADS_KG = (1.0, 2.0)
+"""Required and margin. Source: published."""
+TILT_LIMIT_DEG = 30.0
+"""Source: published."""
+CONTROLLER_STARTUP_S = 30.0
+"""Wall time of import and reset. Source: published."""
+CONTROLLER_CALL_S = 2.0
+"""Wall time of one reply. Source: published."""
+CONTROLLER_TOTAL_S = 30.0
+"""CPU time of one trial. Source: card."""
+CONTROLLER_MEMORY_BYTES = 2 * 2**30
+"""Source: published."""
+CONTROLLER_SEED = 0
+"""`seed` of every `reset`. Source: card."""
+
+# ------------------------------------------------------------------------- stability measures
+
+SUPPORT_FORCE_N = 0.5
+"""Roller contacts above this normal force span the support polygon. Source: card."""
+WHEEL_LOAD_N = 1.0
+"""A wheel that carries this much is loaded. Source: published."""
+MIN_LOADED_WHEELS = 3
+LIFT_OFF_S = 0.3
+"""Fewer loaded wheels for longer than this is a lift-off. Source: published."""
+SUPPORT_WINDOW_S = 0.06
+"""Contacts of this long count for the support polygon; also the median window of the force-angle
+margin. Source: card."""
+ROLLING_WINDOW_S = 0.2
+"""Window of the rolling median. Source: card."""
+MARGIN_START_S = 0.5
+"""Margins count from here on, after the drop onto the wheels. Source: card."""
+MIN_EDGE_M = 0.03
+"""Shorter hull edges have no force-angle margin. Source: card."""
+YAW_WEIGHT = 0.3
+"""Weight of the squared yaw-rate error, m2/rad2. Source: card."""
+TRACKING_LIMIT = 0.304
+"""Normalised tracking error above which a scenario scores 0. Source: published."""
+
+# ------------------------------------------------------------------ validity and static battery
+
+START_HEIGHT_M = 0.077
+"""Base origin at the start of a scenario. Source: card."""
+EQUILIBRIUM_SETTLE_S, EQUILIBRIUM_S = 0.5, 2.0
+"""Source: card."""
+MECANUM_SETTLE_S, MECANUM_TWIST_S, MECANUM_MEAN_S = 1.0, 2.0, 1.0
+MECANUM_TWISTS = ((0.4, 0.0, 0.0), (0.0, 0.4, 0.0), (0.0, 0.0, 0.8), (0.3, 0.3, 0.0))
+"""(vx m/s, vy m/s, yaw rate rad/s). Source: published."""
+MECANUM_TOLERANCE = 0.25
+"""Share of the commanded (else of the largest) component. Source: published."""
+N_DRAWS = 3
+"""Hidden draws per test. Source: card."""
+STATIC_PAYLOAD_KG = 2.0
+"""Source: card."""
+STATIC_STOW_S, STATIC_FIRST_MOVE_S, STATIC_MOVE_S, STATIC_DWELL_S = 1.2, 3.0, 1.5, 0.8
+"""Source: card."""
+STATIC_POSES = 8
+"""Azimuths per draw. Source: published."""
+QUIET_SPEED_M_S, QUIET_RATE_RAD_S, QUIET_TILT_DEG = 0.02, 0.05, 5.0
+"""A dwell sample counts as quiet below these. Source: card."""
+DYNAMIC_PAYLOAD_KG = (1.0, 2.0)
+"""Uniform per draw. Source: card."""
+AZIMUTH_JITTER_RAD = 0.2
+"""Arm azimuth, uniform +-. Source: card."""
+DESIGN_SEEDS = (11, 23, 37)
+"""Published draws of the development battery. Source: card."""
+D1_TILT_DEG, D1_TILT_SHARE = 10.0, (0.6, 1.0)
+"""Gravity tilt about y. Source: card."""
+CURB_SIZE_M, CURB_X_M = (0.12, 2.4, 0.02), 0.96
+"""Box across the path. Source: card."""
+N_BUMPS, BUMP_RADIUS_M, BUMP_PROUD_M, BUMP_START_X_M, BUMP_SPACING_M = 14, 0.06, 0.012, 1.8, 0.2
+BUMP_SPACING_SHARE, BUMP_YAW_RAD = (0.8, 1.4), 0.15
+"""Capsules across the path. Source: card."""
+RAMP_DEG = 6.0
+"""Slope of test E, uphill along +x. Source: published."""
+D2_EVENT_LIMIT_S, D2_TILT_LIMIT_DEG = 1.0, 15.0
+"""Longest event and largest tilt of test D2. Source: card."""
+
+# ----------------------------------------------------------------------------- credits and score
+
+SSM_FULL_M, SSM_ZERO_M = 0.045, 0.015
+"""Static margin with full and without credit. Source: card, measured reachable by a light frame."""
+FASM_BE = (5.0, 30.0)
+"""Offset and span of tests B and E, N m rad. Source: card."""
+FASM_C, FASM_D1 = 8.0, 10.0
+"""Full credit of tests C and D1, N m rad. Source: card."""
+C_TILT_DEG = (10.0, 8.0)
+"""Tilt without credit, and its span, of test C. Source: published."""
+D2_EVENTS = (8.0, 5.0)
+"""Events without credit, and their span, of test D2. Source: published."""
+EQUILIBRIUM_LIMITS = {
+    "drift_m": 0.005, "rise_m": 0.005, "tilt_deg": 1.0, "speed_m_s": 0.01, "penetration_m": 0.004,
+}  # fmt: skip
+"""Full credit of the equilibrium test. Source: published."""
+CREDIT_BAND, RESOURCE_BAND = 1.5, 1.1
+"""Ratio to the limit at which a credit is 0. Source: published."""
+REACH_SHARE = 0.99
+"""Simulated over kinematic reach. Source: published."""
+REACH_BEYOND_M = 0.29
+"""Tool distance outside the footprint. Source: published."""
+REACH_ANGLES = 12
+"""Slew angles of the reach test. Source: card."""
+REACH_SETTLE_S = 2.0
+"""Source: card."""
+
+WEIGHTS = {
+    "S1.load": 0.03, "S1.inertia": 0.03, "S1.structure": 0.03, "S1.mecanum": 0.03,
+    "S1.equilibrium": 0.03,
+    "S3.still_valid": 0.03, "S3.resource_constraints": 0.02, "S3.design_efficiency": 0.22,
+    "S3.reach_preserved": 0.025, "S3.reach_beyond": 0.025, "S3.battery_onboard": 0.03,
+    "S3.static_margin": 0.15,
+    "S5.testB": 0.04, "S5.testC": 0.04, "S5.testD1": 0.04, "S5.testD2": 0.04, "S5.testE": 0.04,
+    "S7.pick_compat": 0.10, "S7.payload_margin": 0.05,
+}  # fmt: skip
+"""Checkpoint weights; they sum to 1. Source: card."""
+STAGES = {
+    "validity": ("S1.load", "S1.inertia", "S1.structure", "S1.mecanum", "S1.equilibrium"),
+    "design": (
+        "S3.still_valid", "S3.resource_constraints", "S3.design_efficiency",
+        "S3.reach_preserved", "S3.reach_beyond", "S3.battery_onboard",
+    ),
+    "static": ("S3.static_margin",),
+    "dynamic": ("S5.testB", "S5.testC", "S5.testD1", "S5.testD2", "S5.testE"),
+    "integration": ("S7.pick_compat", "S7.payload_margin"),
+}  # fmt: skip
+GATES = ("S1.load", "S1.structure")
+"""Checkpoints that must have full credit, else the reward is capped. Source: published."""
+GATE_CAP = 0.15
+"""Source: published."""
+SCENARIOS = ("testB", "testC", "testD1", "testD2", "testE")
+"""Dynamic tests, in order."""
+
+# -------------------------------------------------------------------------------- pictures, time
+
+PICTURE_PX = (640, 480)
+VIDEO_PX = (640, 360)
+VIDEO_HZ = 25.0
+VIDEO_MAX_S = 30.0
+MAX_VIDEOS_PER_ARM = 12
+"""Source: card."""
+CAMERAS = {
+    "front": (180.0, -5.0, 2.2), "side": (90.0, -5.0, 2.2), "top": (90.0, -89.9, 2.2),
+    "integration": (115.0, -15.0, 3.0), "scenario": (130.0, -18.0, 2.6),
+}  # fmt: skip
+"""Fixed views: azimuth deg, elevation deg, distance m. Source: ours."""
+SERIES_HZ = 25.0
+"""Rate of the curves in the report. Source: ours, one sample per video frame."""
