@@ -1,0 +1,176 @@
+"""The scenario programs: what the base and the arm are told at every physics step, and on which ground.
+
+A program is drawn from one stream; the same stream gives the same draw for every arm. Base twists are
+linear between the listed times, arm moves follow a cosine.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from families.f08_mobile_base import spec
+from families.f08_mobile_base.scene import FLAT, Terrain
+
+
+@dataclass(frozen=True)
+class Program:
+    """Commands of one scenario at every physics step."""
+
+    name: str
+    twist: np.ndarray
+    """Base twist (vx m/s, vy m/s, yaw rate rad/s), shape (T, 3)."""
+    arm_rad: np.ndarray
+    """Arm servo targets, shape (T, n)."""
+    terrain: Terrain
+    payload_kg: float
+    dwells: tuple[tuple[int, int], ...] = ()
+    """(first, last + 1) step of every dwell of the static test."""
+    twists: tuple[tuple[int, int], ...] = ()
+    """Averaging window of every twist of the mecanum test."""
+
+    @property
+    def seconds(self) -> float:
+        return len(self.twist) * spec.TIMESTEP_S
+
+
+def steps(seconds: float) -> int:
+    """Physics steps in a time."""
+    return round(seconds / spec.TIMESTEP_S)
+
+
+def extended(arm: spec.Arm, azimuth_rad: float) -> np.ndarray:
+    """Extended pose with the tool at an azimuth: joint 1 = azimuth - the arm's own. Shape (n,)."""
+    pose = np.array(arm.extended_rad)
+    pose[0] = azimuth_rad - arm.tool_azimuth_rad
+    return pose
+
+
+def _twist(seconds: float, knots: dict[str, Sequence[tuple[float, float]]]) -> np.ndarray:
+    """Piecewise linear twist; `knots` gives (time, value) for "vx", "vy" and "w". Shape (T, 3)."""
+    t = np.arange(steps(seconds)) * spec.TIMESTEP_S
+    twist = np.zeros((len(t), 3))
+    for column, name in enumerate(("vx", "vy", "w")):
+        if name in knots:
+            times, values = zip(*knots[name])
+            twist[:, column] = np.interp(t, times, values)
+    return twist
+
+
+def _arm(
+    arm: spec.Arm, seconds: float, moves: Sequence[tuple[float, float, np.ndarray]]
+) -> np.ndarray:
+    """Stow, then cosine moves (start, end, target pose), holding between them. Shape (T, n)."""
+    t = np.arange(steps(seconds)) * spec.TIMESTEP_S
+    pose = np.array(arm.stow_rad)
+    path = np.tile(pose, (len(t), 1))
+    for start, end, target in moves:
+        share = 0.5 - 0.5 * np.cos(np.pi * np.clip((t - start) / (end - start), 0.0, 1.0))
+        path += share[:, None] * (target - pose)
+        pose = target
+    return path
+
+
+def equilibrium(arm: spec.Arm) -> Program:
+    """Stow, no payload, no command."""
+    seconds = spec.EQUILIBRIUM_SETTLE_S + spec.EQUILIBRIUM_S
+    return Program("equilibrium", _twist(seconds, {}), _arm(arm, seconds, ()), FLAT, 0.0)
+
+
+def mecanum(arm: spec.Arm) -> Program:
+    """Four twists one after the other from rest, no payload."""
+    rest, hold = steps(spec.MECANUM_SETTLE_S), steps(spec.MECANUM_TWIST_S)
+    twist = np.zeros((rest + hold * len(spec.MECANUM_TWISTS), 3))
+    windows = []
+    for k, command in enumerate(spec.MECANUM_TWISTS):
+        end = rest + (k + 1) * hold
+        twist[end - hold : end] = command
+        windows.append((end - steps(spec.MECANUM_MEAN_S), end))
+    seconds = len(twist) * spec.TIMESTEP_S
+    return Program(
+        "mecanum", twist, _arm(arm, seconds, ()), FLAT, 0.0, twists=tuple(windows)
+    )  # fmt: skip
+
+
+def reach(arm: spec.Arm) -> Program:
+    """Extended pose at joint 1 = 0, held, no payload: how far gravity pulls it in."""
+    seconds = spec.REACH_SETTLE_S
+    pose = np.tile(np.array(arm.extended_rad), (steps(seconds), 1))
+    return Program("reach", _twist(seconds, {}), pose, FLAT, 0.0)
+
+
+def static(arm: spec.Arm, joint1_range_rad: tuple[float, float], rng: np.random.Generator) -> Program:
+    """Test A: eight extended poses around the base, each reached by a cosine move and held.
+
+    Args:
+        arm: Canonical arm.
+        joint1_range_rad: Range of joint 1; poses span +-min(pi, range).
+        rng: Draws the shift of the eight poses, then the direction of the sweep.
+    """
+    limit = min(math.pi, -joint1_range_rad[0], joint1_range_rad[1])
+    span = 2.0 * limit
+    shift = rng.uniform(0.0, 1.0 / spec.STATIC_POSES)
+    share = (np.arange(spec.STATIC_POSES) / spec.STATIC_POSES + shift) % 1.0
+    joint1 = -limit + span * share
+    if rng.integers(2):
+        joint1 = joint1[::-1]
+    moves, dwells, now = [], [], spec.STATIC_STOW_S
+    for k, angle in enumerate(joint1):
+        pose = np.array(arm.extended_rad)
+        pose[0] = angle
+        move = spec.STATIC_MOVE_S if k else spec.STATIC_FIRST_MOVE_S
+        moves.append((now, now + move, pose))
+        now += move + spec.STATIC_DWELL_S
+        dwells.append((steps(now - spec.STATIC_DWELL_S), steps(now)))
+    return Program(
+        "static", _twist(now, {}), _arm(arm, now, moves), FLAT, spec.STATIC_PAYLOAD_KG,
+        dwells=tuple(dwells),
+    )  # fmt: skip
+
+
+def dynamic(name: str, arm: spec.Arm, rng: np.random.Generator) -> Program:
+    """One moving test with its hidden draws: payload, azimuth, side, then what the test adds."""
+    payload = float(rng.uniform(*spec.DYNAMIC_PAYLOAD_KG))
+    jitter = float(rng.uniform(-spec.AZIMUTH_JITTER_RAD, spec.AZIMUTH_JITTER_RAD))
+    side = 1.0 if rng.integers(2) else -1.0
+    forward = extended(arm, jitter)
+    sideways = extended(arm, side * 0.5 * math.pi + jitter)
+    if name == "testB":
+        knots = {"vx": ((2.5, 0), (3.1, 1.2), (5.1, 1.2), (5.6, 0))}
+        return _program(name, arm, 7.0, knots, [(0.0, 2.0, sideways)], FLAT, payload)
+    if name == "testC":
+        v, w = 0.5 * side, 0.7 * side
+        knots = {
+            "vx": ((6.8, 0), (7.6, 0.5), (9.0, 0.5), (9.8, 0)),
+            "vy": ((2.5, 0), (3.3, v), (4.0, v), (5.2, -v), (5.8, -v), (6.6, 0)),
+            "w": ((6.8, 0), (7.6, w), (9.0, w), (9.8, 0)),
+        }
+        return _program(name, arm, 10.0, knots, [(0.0, 2.0, forward)], FLAT, payload)
+    if name == "testD1":
+        share = float(rng.uniform(*spec.D1_TILT_SHARE))
+        terrain = Terrain(gravity_tilt_rad=math.radians(spec.D1_TILT_DEG) * share)
+        knots = {
+            "vx": ((0.5, 0), (1.0, 0.8), (3.3, 0.8), (4.0, 0)),
+            "vy": ((4.2, 0), (4.6, 0.6 * side), (6.2, 0.6 * side), (6.8, 0)),
+        }
+        return _program(name, arm, 7.2, knots, [], terrain, payload)
+    if name == "testD2":
+        gaps = spec.BUMP_SPACING_M * rng.uniform(*spec.BUMP_SPACING_SHARE, size=spec.N_BUMPS - 1)
+        x = spec.BUMP_START_X_M + np.concatenate([[0.0], np.cumsum(gaps)])
+        yaw = rng.uniform(-spec.BUMP_YAW_RAD, spec.BUMP_YAW_RAD, size=spec.N_BUMPS)
+        terrain = Terrain(curb=True, bumps=tuple(zip(x.tolist(), yaw.tolist())))
+        knots = {"vx": ((0.5, 0), (0.9, 0.4), (4.6, 0.4), (5.0, 0.65), (8.5, 0.65), (9.0, 0))}
+        return _program(name, arm, 9.0, knots, [], terrain, payload)
+    if name == "testE":
+        terrain = Terrain(ramp_rad=math.radians(spec.RAMP_DEG))
+        knots = {"vx": ((1.0, 0), (1.8, 1.0), (4.5, 1.0), (5.0, 0))}
+        moves = [(0.0, 2.0, forward), (2.0, 4.0, sideways)]
+        return _program(name, arm, 6.0, knots, moves, terrain, payload)
+    raise ValueError(f"unknown scenario {name!r}; known: {', '.join(spec.SCENARIOS)}")
+
+
+def _program(name, arm, seconds, knots, moves, terrain, payload_kg) -> Program:
+    return Program(
+        name, _twist(seconds, knots), _arm(arm, seconds, moves), terrain, payload_kg
+    )  # fmt: skip
