@@ -68,17 +68,19 @@ def body_error(body_pos: Array, re_anchored_pos: Array) -> Array:
     return ((offset * offset).sum(-1) ** 0.5).mean(-1)
 
 
-def tracking_kernel(error_m: np.ndarray) -> np.ndarray:
-    """mean over sigma in (.30, .10, .05) m of exp(-e^2 / sigma^2). Any shape."""
-    widths = np.array(spec.KERNEL_SIGMA_M)
-    return np.exp(-np.square(np.asarray(error_m)[..., None] / widths)).mean(axis=-1)
+def tracking(
+    error_m: np.ndarray,
+    steps: int = spec.STEPS,
+    sigmas_m: tuple[float, ...] = spec.KERNEL_SIGMA_M,
+) -> float:
+    """T = (1/1000) sum over executed t of mean over sigma in (.30, .10, .05) m of exp(-e_t^2/sigma^2).
 
-
-def tracking(error_m: np.ndarray, steps: int = spec.STEPS) -> float:
-    """T = (1/1000) sum over executed t of the kernel of e_t: a step not executed earns nothing.
+    A step that was not executed earns nothing.
 
     Args:
         error_m: e_t of the executed steps, shape (n,), n <= steps.
+        steps: Length of a full trial.
+        sigmas_m: Widths of the kernel.
 
     Raises:
         ValueError: A non-finite or negative error, or more errors than steps. Unstable physics ends a
@@ -89,11 +91,16 @@ def tracking(error_m: np.ndarray, steps: int = spec.STEPS) -> float:
         raise ValueError(f"{len(error_m)} errors for {steps} steps")
     if not (np.isfinite(error_m).all() and (error_m >= 0.0).all()):
         raise ValueError("error_m has a non-finite or negative value")
-    return float(tracking_kernel(error_m).sum() / steps)
+    kernel = np.exp(-np.square(error_m[:, None] / np.array(sigmas_m))).mean(axis=1)
+    return float(kernel.sum() / steps)
 
 
 def survival(executed: int, steps: int = spec.STEPS) -> float:
-    """U = executed steps / 1000."""
+    """U = executed steps / 1000.
+
+    Raises:
+        ValueError: More executed steps than there are.
+    """
     if not 0 <= executed <= steps:
         raise ValueError(f"{executed} executed steps of {steps}")
     return executed / steps
@@ -127,6 +134,28 @@ def reference_jerk(joint_pos: np.ndarray) -> float:
 def jerk_limit(joint_pos: np.ndarray) -> float:
     """J_max = 2 (J_ref + J_FEEDBACK). Args: reference joint positions, shape (T, 29), rad."""
     return spec.JERK_LIMIT_FACTOR * (reference_jerk(joint_pos) + spec.J_FEEDBACK)
+
+
+def recovery_s(error_m: np.ndarray, push_step: int) -> float | None:
+    """Time from a push until e_t <= RECOVERY_FACTOR x mean e of the second before it.
+
+    Args:
+        error_m: e_t of the executed steps, shape (n,); error_m[k] is measured at the end of step k.
+        push_step: Step at whose start the push was added.
+
+    Returns:
+        Seconds; 0 where the error never grew past that level, None where it did not come back.
+    """
+    window = round(spec.RECOVERY_WINDOW_S * spec.CONTROL_HZ)
+    before, after = error_m[max(push_step - window, 0) : push_step], error_m[push_step:]
+    if len(before) == 0 or len(after) == 0:
+        return None
+    calm = after <= spec.RECOVERY_FACTOR * before.mean()
+    if calm.all():
+        return 0.0
+    first_excess = int(np.argmin(calm))
+    back = np.flatnonzero(calm[first_excess:])
+    return float(first_excess + back[0] + 1) / spec.CONTROL_HZ if len(back) else None
 
 
 def score(tracking: float, survival: float, jerk: float, jerk_limit: float, fall: bool) -> float:

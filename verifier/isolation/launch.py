@@ -28,6 +28,8 @@ FIXED_ENV = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "CUDA_VISIBLE_DEVICES": "",
+    "MUJOCO_GL": "disable",
+    "ORT_DISABLE_TELEMETRY": "1",
 }
 """The whole environment of a worker."""
 START_CAP_S = 120.0
