@@ -147,7 +147,9 @@ def surface_points(
 ) -> np.ndarray:
     """`N_POINTS` points over the picture meshes of a body, in its frame. Shape (n, 3), m."""
     triangles = []
-    for geom in range(model.body_geomadr[body], model.body_geomadr[body] + model.body_geomnum[body]):
+    for geom in range(
+        model.body_geomadr[body], model.body_geomadr[body] + model.body_geomnum[body]
+    ):
         if model.geom_type[geom] != mujoco.mjtGeom.mjGEOM_MESH or model.geom_group[geom] != 1:
             continue
         triangles.append(_geom_triangles(model, geom))
@@ -204,7 +206,9 @@ def write(source: Source) -> None:
         pad = "  " * (depth + 2)
         pose = ""
         if depth:
-            pose = f' pos="{_numbers(model.body_pos[body])}" quat="{_numbers(model.body_quat[body])}"'
+            pose = (
+                f' pos="{_numbers(model.body_pos[body])}" quat="{_numbers(model.body_quat[body])}"'
+            )
         lines.append(f'{pad}<body name="link{depth}"{pose}>')
         if depth == 0 and source.base_inertial:
             lines.append(f"{pad}  <inertial {source.base_inertial}/>")

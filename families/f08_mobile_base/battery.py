@@ -100,7 +100,9 @@ def reach(arm: spec.Arm) -> Program:
     return Program("reach", _twist(seconds, {}), pose, FLAT, 0.0)
 
 
-def static(arm: spec.Arm, joint1_range_rad: tuple[float, float], rng: np.random.Generator) -> Program:
+def static(
+    arm: spec.Arm, joint1_range_rad: tuple[float, float], rng: np.random.Generator
+) -> Program:
     """Test A: eight extended poses around the base, each reached by a cosine move and held.
 
     Args:

@@ -258,9 +258,7 @@ class Parts:
         box, cylinder = mujoco.mjtGeom.mjGEOM_BOX, mujoco.mjtGeom.mjGEOM_CYLINDER
         add("battery", record.battery_pos_m, record.battery_quat_wxyz, box, spec.BATTERY_HALF_M)
         lift = rotation(record.mount_quat_wxyz)[:, 2] * spec.ADAPTER_HALF_M[2]
-        add(
-            "adapter", record.mount_pos_m + lift, record.mount_quat_wxyz, box, spec.ADAPTER_HALF_M
-        )
+        add("adapter", record.mount_pos_m + lift, record.mount_quat_wxyz, box, spec.ADAPTER_HALF_M)
         about_y = (np.sqrt(0.5), -np.sqrt(0.5), 0.0, 0.0)
         size = (spec.WHEEL_ENVELOPE_RADIUS_M, spec.WHEEL_ENVELOPE_HALF_WIDTH_M, 0.0)
         for k, wheel in enumerate(spec.WHEELS):
@@ -349,9 +347,7 @@ def _check_members(record: Record, readings: list[Member | None]) -> Check:
         shortest, longest = spec.MEMBER_LENGTH_M
         if member is None:
             nearest = nearest_section(record.box_half_m[i])
-            findings.append(
-                f"profile_{i} ({dims} mm) matches no section; nearest: {nearest}"
-            )
+            findings.append(f"profile_{i} ({dims} mm) matches no section; nearest: {nearest}")
         elif not shortest - 1e-9 <= member.length_m <= longest + 1e-9:
             findings.append(
                 f"profile_{i} ({dims} mm, {member.section.name}) is {1000 * member.length_m:.1f} mm "

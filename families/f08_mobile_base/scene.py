@@ -275,9 +275,7 @@ def _add_arm(
     world: mujoco.MjSpec, base, record: chassis.Record, arm: spec.Arm, payload_kg: float
 ) -> None:
     half = spec.ADAPTER_HALF_M
-    adapter = base.add_body(
-        name="arm_adapter", pos=record.mount_pos_m, quat=record.mount_quat_wxyz
-    )
+    adapter = base.add_body(name="arm_adapter", pos=record.mount_pos_m, quat=record.mount_quat_wxyz)
     _solid(
         adapter, "arm_adapter", _GEOM.mjGEOM_BOX, half, spec.MASK_CHASSIS, "adapter",
         pos=(0, 0, half[2]), mass=spec.ADAPTER_MASS_KG,
@@ -333,4 +331,66 @@ def _handles(
         wheel_of_geom=wheel_of_geom,
         is_world=model.geom_bodyid == 0,
         is_shelf=np.array([name.startswith("shelf_") for name in names]),
+    )
+
+
+@dataclass(frozen=True)
+class Contacts:
+    """Robot-world contacts of one step."""
+
+    points_m: np.ndarray
+    """World positions, shape (n, 3)."""
+    normal_n: np.ndarray
+    """Normal forces, shape (n,)."""
+    wheel: np.ndarray
+    """Wheel index of the touching roller, -1 for other parts. Shape (n,)."""
+    net_n: np.ndarray
+    """Sum of contact forces on the robot, world frame, shape (3,)."""
+    shelf_n: float
+    """Sum of normal forces between robot and shelf."""
+    shelf_geom: int
+    """Robot geom of the strongest shelf contact, -1 for none."""
+    depth_m: float
+    """Deepest penetration."""
+
+    @property
+    def wheel_load_n(self) -> np.ndarray:
+        """Normal force per wheel, shape (4,)."""
+        on_wheel = self.wheel >= 0
+        return np.bincount(self.wheel[on_wheel], self.normal_n[on_wheel], minlength=4)
+
+    @property
+    def support_m(self) -> np.ndarray:
+        """Roller contacts that carry load, shape (k, 3)."""
+        return self.points_m[(self.wheel >= 0) & (self.normal_n > spec.SUPPORT_FORCE_N)]
+
+
+_THREE = np.arange(3)
+
+
+def read_contacts(robot: Robot, data: mujoco.MjData) -> Contacts:
+    """Contacts of the last step in one vectorised pass over the solver's forces."""
+    contact = data.contact
+    geom, address = contact.geom, contact.efc_address
+    world = robot.is_world[geom]
+    keep = (world[:, 0] != world[:, 1]) & (address >= 0)
+    geom, world, address = geom[keep], world[keep, 0], address[keep]
+    force = data.efc_force[address[:, None] + _THREE]
+    frame = contact.frame[keep].reshape(-1, 3, 3)
+    # MuJoCo's force acts on the second geom, along the normal from the first one.
+    sign = np.where(world, 1.0, -1.0)
+    net = ((force * sign[:, None])[:, :, None] * frame).sum(axis=(0, 1))
+    mine = np.where(world, geom[:, 1], geom[:, 0])
+    other = np.where(world, geom[:, 0], geom[:, 1])
+    normal = force[:, 0]
+    on_shelf = robot.is_shelf[other]
+    touching = mine[on_shelf][np.argmax(normal[on_shelf])] if on_shelf.any() else -1
+    return Contacts(
+        points_m=contact.pos[keep],
+        normal_n=normal,
+        wheel=robot.wheel_of_geom[mine],
+        net_n=net,
+        shelf_n=float(normal[on_shelf].sum()),
+        shelf_geom=int(touching),
+        depth_m=float(-contact.dist.min(initial=0.0)),
     )

@@ -7,7 +7,6 @@ centres at axle height.
 """
 
 import msgspec
-from rle.spec import ArtifactContract, ArtifactEntry, Budget, TaskSpec
 
 FAMILY_VERSION = "1.0.0"
 """Version of physics, thresholds and agent-visible bytes."""

@@ -147,6 +147,16 @@ def rolling_median(values: np.ndarray, window: int) -> np.ndarray:
     return np.concatenate([head, np.median(windows, axis=1)])
 
 
+def moving_mean(values: np.ndarray, window: int) -> np.ndarray:
+    """Mean of the last `window` samples at every sample (fewer at the start). Shape as given."""
+    values = np.asarray(values, dtype=float)
+    total = np.concatenate([np.zeros((1, *values.shape[1:])), np.cumsum(values, axis=0)])
+    last = np.arange(1, len(values) + 1)
+    first = np.maximum(0, last - window)
+    count = (last - first).reshape(-1, *(1,) * (values.ndim - 1))
+    return (total[last] - total[first]) / count
+
+
 def tilt_rad(base_rotation: np.ndarray, normal: np.ndarray) -> np.ndarray:
     """Angle between the base's z axis and the terrain normal.
 

@@ -6,71 +6,9 @@ import mujoco
 import numpy as np
 
 from families.f08_mobile_base import battery, spec, stability
-from families.f08_mobile_base.scene import Robot
+from families.f08_mobile_base.scene import Robot, read_contacts
 from rle.errors import SimulationError
 from rle.sim import guard
-
-
-@dataclass(frozen=True)
-class Contacts:
-    """Robot-world contacts of one step."""
-
-    points_m: np.ndarray
-    """World positions, shape (n, 3)."""
-    normal_n: np.ndarray
-    """Normal forces, shape (n,)."""
-    wheel: np.ndarray
-    """Wheel index of the touching roller, -1 for other parts. Shape (n,)."""
-    net_n: np.ndarray
-    """Sum of contact forces on the robot, world frame, shape (3,)."""
-    shelf_n: float
-    """Sum of normal forces between robot and shelf."""
-    shelf_geom: int
-    """Robot geom of the strongest shelf contact, -1 for none."""
-    depth_m: float
-    """Deepest penetration."""
-
-    @property
-    def wheel_load_n(self) -> np.ndarray:
-        """Normal force per wheel, shape (4,)."""
-        on_wheel = self.wheel >= 0
-        return np.bincount(self.wheel[on_wheel], self.normal_n[on_wheel], minlength=4)
-
-    @property
-    def support_m(self) -> np.ndarray:
-        """Roller contacts that carry load, shape (k, 3)."""
-        return self.points_m[(self.wheel >= 0) & (self.normal_n > spec.SUPPORT_FORCE_N)]
-
-
-_THREE = np.arange(3)
-
-
-def read_contacts(robot: Robot, data: mujoco.MjData) -> Contacts:
-    """Contacts of the last step in one vectorised pass over the solver's forces."""
-    contact = data.contact
-    geom, address = contact.geom, contact.efc_address
-    world = robot.is_world[geom]
-    keep = (world[:, 0] != world[:, 1]) & (address >= 0)
-    geom, world, address = geom[keep], world[keep, 0], address[keep]
-    force = data.efc_force[address[:, None] + _THREE]
-    frame = contact.frame[keep].reshape(-1, 3, 3)
-    # MuJoCo's force acts on the second geom, along the normal from the first one.
-    sign = np.where(world, 1.0, -1.0)
-    net = ((force * sign[:, None])[:, :, None] * frame).sum(axis=(0, 1))
-    mine = np.where(world, geom[:, 1], geom[:, 0])
-    other = np.where(world, geom[:, 0], geom[:, 1])
-    normal = force[:, 0]
-    on_shelf = robot.is_shelf[other]
-    touching = mine[on_shelf][np.argmax(normal[on_shelf])] if on_shelf.any() else -1
-    return Contacts(
-        points_m=contact.pos[keep],
-        normal_n=normal,
-        wheel=robot.wheel_of_geom[mine],
-        net_n=net,
-        shelf_n=float(normal[on_shelf].sum()),
-        shelf_geom=int(touching),
-        depth_m=float(-contact.dist.min(initial=0.0)),
-    )
 
 
 @dataclass
@@ -116,14 +54,31 @@ class Trace:
         return stability.static_margin(self.centre_m[step], gravity, points)
 
     def force_angle(self) -> np.ndarray:
-        """FASM at every step: median over `SUPPORT_WINDOW_S`. Shape (T,), N m rad."""
-        raw = np.array(
-            [
-                stability.force_angle_margin(centre, net, support)
-                for centre, net, support in zip(self.centre_m, self.net_n, self.support_m)
-            ]
+        """FASM at every step: median over `SUPPORT_WINDOW_S` of the margin over the hull of the
+        contacts of that window. Shape (T,), N m rad."""
+        window = battery.steps(spec.SUPPORT_WINDOW_S)
+        raw = [
+            stability.force_angle_margin(
+                self.centre_m[k],
+                self.net_n[k],
+                np.concatenate(self.support_m[max(0, k + 1 - window) : k + 1]),
+            )
+            for k in range(self.n_steps)
+        ]
+        return stability.rolling_median(np.array(raw), window)
+
+    def lift_offs(self) -> list[tuple[float, float]]:
+        """(start, length) in s of every lift-off; a wheel's load is its mean over the window."""
+        load = stability.moving_mean(self.wheel_load_n, battery.steps(spec.SUPPORT_WINDOW_S))
+        return stability.lift_off_events(load, spec.TIMESTEP_S)
+
+    def tracking(self) -> float:
+        """Normalised tracking error of the base twist, both averaged over the window."""
+        window = battery.steps(spec.SUPPORT_WINDOW_S)
+        command = self.program.twist[: self.n_steps]
+        return stability.tracking_error(
+            stability.moving_mean(self.twist, window), stability.moving_mean(command, window)
         )
-        return stability.rolling_median(raw, battery.steps(spec.SUPPORT_WINDOW_S))
 
     def quiet(self) -> np.ndarray:
         """Steps at which the robot stands still on all wheels. Shape (T,), bool."""

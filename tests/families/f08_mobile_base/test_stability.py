@@ -137,3 +137,8 @@ def test_tracking_error_worked_example():
     actual = np.tile([0.9, 0.1, 0.2], (10, 1))
     assert stability.tracking_error(actual, command) == pytest.approx(math.sqrt(0.032))
     assert stability.tracking_error(np.zeros((3, 3)), np.zeros((3, 3))) == 0.0
+
+
+def test_moving_mean():
+    assert stability.moving_mean(np.array([2.0, 4.0, 6.0, 8.0]), 2).tolist() == [2, 3, 5, 7]
+    assert stability.moving_mean(np.array([[0.0, 1.0], [2.0, 1.0]]), 5).tolist() == [[0, 1], [1, 1]]
