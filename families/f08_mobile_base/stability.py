@@ -9,6 +9,11 @@ import numpy as np
 from families.f08_mobile_base import spec
 
 
+_DIRECTIONS = np.array([[np.cos(a), np.sin(a)] for a in np.pi / 8 * np.arange(16)])
+_PREFILTER_FROM = 24
+"""From this many points on, points inside the polygon of the extremes are dropped first."""
+
+
 def convex_hull(points_m: np.ndarray) -> np.ndarray:
     """Convex hull of points in the plane by monotone chain.
 
@@ -18,22 +23,37 @@ def convex_hull(points_m: np.ndarray) -> np.ndarray:
     Returns:
         Corners counter-clockwise, shape (k, 2). Fewer than three where the points are collinear.
     """
-    points = np.unique(np.asarray(points_m, dtype=float).reshape(-1, 2), axis=0).tolist()
-    if len(points) < 3:
-        return np.array(points).reshape(-1, 2)
+    points = np.asarray(points_m, dtype=float).reshape(-1, 2)
+    if len(points) >= _PREFILTER_FROM:
+        points = _outer(points)
+    ordered = sorted(set(map(tuple, points.tolist())))
+    if len(ordered) < 3:
+        return np.array(ordered).reshape(-1, 2)
+    return np.array(_chain(ordered) + _chain(ordered[::-1]))
 
-    def chain(ordered: list[list[float]]) -> list[list[float]]:
-        hull: list[list[float]] = []
-        for px, py in ordered:
-            while len(hull) > 1:
-                (ax, ay), (bx, by) = hull[-2], hull[-1]
-                if (bx - ax) * (py - ay) - (by - ay) * (px - ax) > 0.0:
-                    break
-                hull.pop()
-            hull.append([px, py])
-        return hull[:-1]
 
-    return np.array(chain(points) + chain(points[::-1]))
+def _chain(ordered: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Lower hull of points sorted by x (upper hull if reversed), without its last point."""
+    hull: list[tuple[float, float]] = []
+    for px, py in ordered:
+        while len(hull) > 1:
+            (ax, ay), (bx, by) = hull[-2], hull[-1]
+            if (bx - ax) * (py - ay) - (by - ay) * (px - ax) > 0.0:
+                break
+            hull.pop()
+        hull.append((px, py))
+    return hull[:-1]
+
+
+def _outer(points: np.ndarray) -> np.ndarray:
+    """Points that are not strictly inside the polygon of the extremes in sixteen directions."""
+    extreme = points[(points @ _DIRECTIONS.T).argmax(axis=0)]
+    edge = np.roll(extreme, -1, axis=0) - extreme
+    edge = edge[(edge != 0.0).any(axis=1)]
+    start = extreme[(np.roll(extreme, -1, axis=0) != extreme).any(axis=1)]
+    side = np.outer(points[:, 1], edge[:, 0]) - np.outer(points[:, 0], edge[:, 1])
+    side -= start[:, 1] * edge[:, 0] - start[:, 0] * edge[:, 1]
+    return points[~(side > 1e-12).all(axis=1)] if len(edge) > 2 else points
 
 
 def signed_distance(point_m: np.ndarray, corners_m: np.ndarray) -> float:
@@ -128,8 +148,8 @@ def _hull_with_height(contacts_m: np.ndarray) -> tuple[np.ndarray, float]:
     if len(contacts_m) < 3:
         return np.empty((0, 3)), 0.0
     corners = convex_hull(contacts_m[:, :2])
-    height = {(float(p[0]), float(p[1])): float(p[2]) for p in contacts_m}
-    z = [height[(float(x), float(y))] for x, y in corners]
+    away = np.abs(contacts_m[:, 0] - corners[:, :1]) + np.abs(contacts_m[:, 1] - corners[:, 1:])
+    z = contacts_m[away.argmin(axis=1), 2]
     x, y = corners[:, 0], corners[:, 1]
     area = 0.5 * float(np.sum(x * np.roll(y, -1) - np.roll(x, -1) * y))
     return np.column_stack([corners, z]), area
