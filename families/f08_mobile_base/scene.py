@@ -1,19 +1,24 @@
 """Composes the robot from a record and the trusted parts. No numbers of its own.
 
-The submission contributes a `chassis.Record` and nothing else: wheels, battery, adapter, arm, masses,
+The submission contributes a `Record` and nothing else: wheels, battery, adapter, arm, masses,
 gains, contact masks and solver options are built here from `spec.py` and `assets/robots`.
 """
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
 
-from families.f08_mobile_base import chassis, spec
+from families.f08_mobile_base import spec
 from rle.paths import assets_dir
 from rle.sim.model import all_names, dof_addresses, ids, qpos_addresses
+
+if TYPE_CHECKING:
+    from families.f08_mobile_base.chassis import Chassis, Member, Record
 
 _GEOM = mujoco.mjtGeom
 _COLOURS = {
@@ -113,6 +118,13 @@ class Robot:
         return (vx - sign * vy - (y + sign * x) * rate) / spec.WHEEL_RADIUS_M
 
 
+def rotation(quat_wxyz: np.ndarray) -> np.ndarray:
+    """Rotation matrix of a quaternion, shape (3, 3)."""
+    flat = np.empty(9)
+    mujoco.mju_quat2Mat(flat, np.asarray(quat_wxyz, dtype=float))
+    return flat.reshape(3, 3)
+
+
 def find_arm(name: str) -> spec.Arm:
     """The canonical arm of that name."""
     return spec.ARMS[spec.ARM_NAMES.index(name)]
@@ -124,7 +136,7 @@ def _arm_text(name: str) -> str:
 
 
 def compose(
-    record: chassis.Record,
+    design: "Chassis",
     arm: spec.Arm,
     payload_kg: float = 0.0,
     terrain: Terrain = FLAT,
@@ -132,7 +144,7 @@ def compose(
     """Builds one robot on its terrain.
 
     Args:
-        record: The submission; boxes that are no catalogue member are left out.
+        design: The submission; boxes that are no catalogue member are left out.
         arm: Canonical arm on `arm_mount_site`.
         payload_kg: Mass of the sphere at the tool; 0 for none.
         terrain: Floor, obstacles and gravity.
@@ -152,9 +164,9 @@ def compose(
     option.gravity = terrain.gravity
     world.worldbody.add_light(name="sun", pos=(0.5, -1.5, 4.0), dir=(0, 0.35, -1), type=1)
     _add_terrain(world, terrain)
-    base = _add_chassis(world, record)
-    _add_arm(world, base, record, arm, payload_kg)
-    return _handles(world, record, arm, terrain, payload_kg)
+    base = _add_chassis(world, design)
+    _add_arm(world, base, design.record, arm, payload_kg)
+    return _handles(world, design.record, arm, terrain, payload_kg)
 
 
 def _solid(body, name: str, kind, size, mask, colour: str, **fields):
@@ -207,24 +219,20 @@ def shelf_boxes() -> list[tuple[str, tuple[float, ...], tuple[float, ...]]]:
     return boxes
 
 
-def _add_chassis(world: mujoco.MjSpec, record: chassis.Record):
-    mask = spec.MASK_CHASSIS
-    base = world.worldbody.add_body(name=chassis.BASE, pos=(0, 0, spec.START_HEIGHT_M))
-    base.add_freejoint(name=chassis.FREE_JOINT)
-    for i in range(len(record.box_pos_m)):
-        member = chassis.read_member(
-            i, record.box_pos_m[i], record.box_quat_wxyz[i], record.box_half_m[i]
-        )
-        if member is not None:
-            _solid(
-                base, f"profile_{i}", _GEOM.mjGEOM_BOX, member.half_m, mask, "profile",
-                pos=member.pos_m, quat=member.quat_wxyz, mass=member.mass_kg,
-            )  # fmt: skip
+def _add_chassis(world: mujoco.MjSpec, design: "Chassis"):
+    mask, record = spec.MASK_CHASSIS, design.record
+    base = world.worldbody.add_body(name=spec.BASE, pos=(0, 0, spec.START_HEIGHT_M))
+    base.add_freejoint(name=spec.FREE_JOINT)
+    for member in design.members:
+        _solid(
+            base, f"profile_{member.index}", _GEOM.mjGEOM_BOX, member.half_m, mask, "profile",
+            pos=member.pos_m, quat=member.quat_wxyz, mass=member.mass_kg,
+        )  # fmt: skip
     battery = base.add_body(
-        name=chassis.BATTERY_BODY, pos=record.battery_pos_m, quat=record.battery_quat_wxyz
+        name=spec.BATTERY_BODY, pos=record.battery_pos_m, quat=record.battery_quat_wxyz
     )
     _solid(
-        battery, chassis.BATTERY_GEOM, _GEOM.mjGEOM_BOX, spec.BATTERY_HALF_M, mask, "battery",
+        battery, spec.BATTERY_GEOM, _GEOM.mjGEOM_BOX, spec.BATTERY_HALF_M, mask, "battery",
         mass=spec.BATTERY_MASS_KG,
     )  # fmt: skip
     for k, wheel in enumerate(spec.WHEELS):
@@ -272,7 +280,7 @@ def _add_wheel(world: mujoco.MjSpec, base, wheel: str, pos_m: np.ndarray) -> Non
 
 
 def _add_arm(
-    world: mujoco.MjSpec, base, record: chassis.Record, arm: spec.Arm, payload_kg: float
+    world: mujoco.MjSpec, base, record: "Record", arm: spec.Arm, payload_kg: float
 ) -> None:
     half = spec.ADAPTER_HALF_M
     adapter = base.add_body(name="arm_adapter", pos=record.mount_pos_m, quat=record.mount_quat_wxyz)
@@ -289,7 +297,7 @@ def _add_arm(
             geom.contype, geom.conaffinity, geom.condim = *mask, spec.CONTACT_DIM
     tool = robot.sites[0]
     tool.name = "ee"
-    axis, end = chassis.rotation(tool.quat)[:, 2], np.array(tool.pos)
+    axis, end = rotation(tool.quat)[:, 2], np.array(tool.pos)
     prefix = f"arm_{arm.name}_"
     frame = adapter.add_frame(pos=(0, 0, spec.ARM_LIFT_M))
     frame.attach_body(links[0], prefix, "")
@@ -304,7 +312,7 @@ def _add_arm(
 
 
 def _handles(
-    world: mujoco.MjSpec, record: chassis.Record, arm: spec.Arm, terrain: Terrain, payload_kg: float
+    world: mujoco.MjSpec, record: "Record", arm: spec.Arm, terrain: Terrain, payload_kg: float
 ) -> Robot:
     model = world.compile()
     joints = [f"arm_{arm.name}_joint{k + 1}" for k in range(arm.n_joints)]
@@ -321,7 +329,7 @@ def _handles(
         arm=arm,
         terrain=terrain,
         payload_kg=payload_kg,
-        base=model.body(chassis.BASE).id,
+        base=model.body(spec.BASE).id,
         arm_qpos=qpos_addresses(model, joints),
         arm_qvel=dof_addresses(model, joints),
         arm_ctrl=ids(model, actuator, joints),
@@ -334,63 +342,61 @@ def _handles(
     )
 
 
-@dataclass(frozen=True)
-class Contacts:
-    """Robot-world contacts of one step."""
+class Parts:
+    """All solid parts as bodies of one small model, for exact distances.
 
-    points_m: np.ndarray
-    """World positions, shape (n, 3)."""
-    normal_n: np.ndarray
-    """Normal forces, shape (n,)."""
-    wheel: np.ndarray
-    """Wheel index of the touching roller, -1 for other parts. Shape (n,)."""
-    net_n: np.ndarray
-    """Sum of contact forces on the robot, world frame, shape (3,)."""
-    shelf_n: float
-    """Sum of normal forces between robot and shelf."""
-    shelf_geom: int
-    """Robot geom of the strongest shelf contact, -1 for none."""
-    depth_m: float
-    """Deepest penetration."""
+    `names` lists the geoms: members, "battery", "adapter", and the wheel envelopes "FL" ... "RR".
+    """
 
-    @property
-    def wheel_load_n(self) -> np.ndarray:
-        """Normal force per wheel, shape (4,)."""
-        on_wheel = self.wheel >= 0
-        return np.bincount(self.wheel[on_wheel], self.normal_n[on_wheel], minlength=4)
+    def __init__(self, record: "Record", members: Sequence["Member"]) -> None:
+        parts = mujoco.MjSpec()
+        self.names: list[str] = []
 
-    @property
-    def support_m(self) -> np.ndarray:
-        """Roller contacts that carry load, shape (k, 3)."""
-        return self.points_m[(self.wheel >= 0) & (self.normal_n > spec.SUPPORT_FORCE_N)]
+        def add(name: str, pos: np.ndarray, quat: np.ndarray, kind: mujoco.mjtGeom, size) -> None:
+            body = parts.worldbody.add_body(pos=pos, quat=quat)
+            body.add_geom(name=name, type=kind, size=size)
+            self.names.append(name)
 
+        for m in members:
+            box = _GEOM.mjGEOM_BOX
+            add(f"profile_{m.index}", m.pos_m, m.quat_wxyz, box, m.half_m)
+        box, cylinder = _GEOM.mjGEOM_BOX, _GEOM.mjGEOM_CYLINDER
+        add("battery", record.battery_pos_m, record.battery_quat_wxyz, box, spec.BATTERY_HALF_M)
+        lift = rotation(record.mount_quat_wxyz)[:, 2] * spec.ADAPTER_HALF_M[2]
+        add("adapter", record.mount_pos_m + lift, record.mount_quat_wxyz, box, spec.ADAPTER_HALF_M)
+        about_y = (np.sqrt(0.5), -np.sqrt(0.5), 0.0, 0.0)
+        size = (spec.WHEEL_ENVELOPE_RADIUS_M, spec.WHEEL_ENVELOPE_HALF_WIDTH_M, 0.0)
+        for k, wheel in enumerate(spec.WHEELS):
+            add(wheel, record.wheel_pos_m[k], np.array(about_y), cylinder, size)
+        self.model = parts.compile()
+        self.data = mujoco.MjData(self.model)
+        mujoco.mj_kinematics(self.model, self.data)
+        self._id = {name: self.model.geom(name).id for name in self.names}
 
-_THREE = np.arange(3)
+    def distance(self, a: str, b: str, far_m: float = 1.0) -> float:
+        """Smallest distance in m, negative for depth; `far_m` where they are further apart."""
+        return float(
+            mujoco.mj_geomDistance(self.model, self.data, self._id[a], self._id[b], far_m, None)
+        )
 
+    def point_distance(self, point_m: np.ndarray, box: str) -> float:
+        """Distance of a point to a box; 0 inside."""
+        geom = self._id[box]
+        turn = self.data.geom_xmat[geom].reshape(3, 3)
+        local = np.abs(turn.T @ (point_m - self.data.geom_xpos[geom]))
+        return float(np.linalg.norm(np.maximum(local - self.model.geom_size[geom], 0.0)))
 
-def read_contacts(robot: Robot, data: mujoco.MjData) -> Contacts:
-    """Contacts of the last step in one vectorised pass over the solver's forces."""
-    contact = data.contact
-    geom, address = contact.geom, contact.efc_address
-    world = robot.is_world[geom]
-    keep = (world[:, 0] != world[:, 1]) & (address >= 0)
-    geom, world, address = geom[keep], world[keep, 0], address[keep]
-    force = data.efc_force[address[:, None] + _THREE]
-    frame = contact.frame[keep].reshape(-1, 3, 3)
-    # MuJoCo's force acts on the second geom, along the normal from the first one.
-    sign = np.where(world, 1.0, -1.0)
-    net = ((force * sign[:, None])[:, :, None] * frame).sum(axis=(0, 1))
-    mine = np.where(world, geom[:, 1], geom[:, 0])
-    other = np.where(world, geom[:, 0], geom[:, 1])
-    normal = force[:, 0]
-    on_shelf = robot.is_shelf[other]
-    touching = mine[on_shelf][np.argmax(normal[on_shelf])] if on_shelf.any() else -1
-    return Contacts(
-        points_m=contact.pos[keep],
-        normal_n=normal,
-        wheel=robot.wheel_of_geom[mine],
-        net_n=net,
-        shelf_n=float(normal[on_shelf].sum()),
-        shelf_geom=int(touching),
-        depth_m=float(-contact.dist.min(initial=0.0)),
-    )
+    @functools.cached_property
+    def bounds_m(self) -> dict[str, np.ndarray]:
+        """Axis-aligned bounds of every part, shape (2, 3): lower and upper corner."""
+        bounds = {}
+        for name, geom in self._id.items():
+            turn, size = self.data.geom_xmat[geom].reshape(3, 3), self.model.geom_size[geom]
+            if self.model.geom_type[geom] == _GEOM.mjGEOM_CYLINDER:
+                axis = turn[:, 2]
+                reach = np.abs(axis) * size[1] + np.sqrt(np.clip(1 - axis**2, 0, 1)) * size[0]
+            else:
+                reach = np.abs(turn) @ size
+            centre = self.data.geom_xpos[geom]
+            bounds[name] = np.array([centre - reach, centre + reach])
+        return bounds

@@ -15,7 +15,8 @@ import mujoco
 import numpy as np
 
 from families.f08_mobile_base import battery, chassis, spec, stability
-from families.f08_mobile_base.scene import Contacts, Robot, Terrain, compose, read_contacts
+from families.f08_mobile_base.battery import Contacts, read_contacts
+from families.f08_mobile_base.scene import Robot, Terrain, compose
 from rle.errors import SimulationError
 from rle.sim import guard
 from rle.verify_api import TrialFault
@@ -113,9 +114,9 @@ class Support:
         return float(np.median(self._margins))
 
 
-def make_robot(record: chassis.Record, arm: spec.Arm, payload_kg: float) -> Robot:
+def make_robot(design: chassis.Chassis, arm: spec.Arm, payload_kg: float) -> Robot:
     """The robot in front of the shelf."""
-    return compose(record, arm, payload_kg, SHELF)
+    return compose(design, arm, payload_kg, SHELF)
 
 
 def context(robot: Robot, data: mujoco.MjData, target_index: int) -> dict[str, Any]:
@@ -135,7 +136,7 @@ def context(robot: Robot, data: mujoco.MjData, target_index: int) -> dict[str, A
         "arm_joint_names": joints,
         "arm_actuator_names": joints,
         "wheel_actuator_names": motors,
-        "base_joint": chassis.FREE_JOINT,
+        "base_joint": spec.FREE_JOINT,
         "ee_site": f"arm_{robot.arm.name}_ee",
         "qpos": data.qpos.copy(),
         "qvel": data.qvel.copy(),

@@ -6,7 +6,11 @@ reason. Lengths are in metres, x forward, y left, z up; the base origin lies mid
 centres at axle height.
 """
 
+from pathlib import Path
+
 import msgspec
+
+from rle.spec import ArtifactContract, ArtifactEntry, Budget, Channel, FamilyCard, TaskSpec
 
 FAMILY_VERSION = "1.0.0"
 """Version of physics, thresholds and agent-visible bytes."""
@@ -18,20 +22,13 @@ class Frozen(msgspec.Struct, frozen=True, kw_only=True):
 
 # ------------------------------------------------------------------------------------- physics
 
-TIMESTEP_S = 0.002
-"""Physics step. Source: published."""
-IMPRATIO = 10.0
-"""Friction-to-normal impedance ratio. Source: published."""
-SOLVER_ITERATIONS = 100
-"""Newton iterations at most. Source: published."""
-GRAVITY_M_S2 = 9.81
-"""Source: published."""
+TIMESTEP_S, IMPRATIO, SOLVER_ITERATIONS, GRAVITY_M_S2 = 0.002, 10.0, 100, 9.81
+"""Physics step, friction-to-normal impedance ratio, most Newton iterations, gravity. Source: published."""
 TERRAIN_FRICTION = (0.9, 0.005, 0.0001)
 """Floor, curb, bumps and ramp: sliding, torsional (m), rolling (m). Source: published."""
-TERRAIN_PRIORITY = 2
-"""Above every geom of the robot, so that no submission changes the friction. Source: published."""
-CONTACT_DIM = 3
-"""Condim of all terrain contacts. Source: published."""
+TERRAIN_PRIORITY, CONTACT_DIM = 2, 3
+"""Priority above every geom of the robot, so that no submission changes the friction; condim of all
+contacts. Source: published."""
 MASK_TERRAIN, MASK_ROLLER, MASK_CHASSIS, MASK_ARM = (1, 14), (2, 1), (4, 9), (8, 5)
 """(contype, conaffinity) of terrain and shelf; rollers; profiles, battery, hubs, adapter; arm and
 payload. Source: card."""
@@ -44,63 +41,41 @@ WHEEL_SIGN = {"FL": 1.0, "FR": -1.0, "RL": -1.0, "RR": 1.0}
 """Handedness s of the rollers. Source: card, measured: the other one does not follow a twist."""
 WHEEL_QUADRANT = {"FL": (1, 1), "FR": (1, -1), "RL": (-1, 1), "RR": (-1, -1)}
 """Signs of x and y of each wheel centre. Source: card."""
-HUB_RADIUS_M = 0.052
+HUB_RADIUS_M, HUB_HALF_WIDTH_M, HUB_MASS_KG = 0.052, 0.02, 1.2
 """Source: published."""
-HUB_HALF_WIDTH_M = 0.02
-"""Source: published."""
-HUB_MASS_KG = 1.2
-"""Source: published."""
-N_ROLLERS = 16
-"""Rollers per wheel. Source: published."""
-ROLLER_RADIUS_M = 0.016
-"""Capsule radius. Source: published."""
-ROLLER_HALF_LENGTH_M = 0.0194
-"""Capsule half length without its caps. Source: published."""
-ROLLER_MASS_KG = 0.04
-"""Source: published."""
-ROLLER_CIRCLE_M = 0.06
-"""Radius of the circle of roller centres. Source: published."""
-ROLLER_ARMATURE_KG_M2 = 1e-5
-"""Source: published."""
-ROLLER_DAMPING_N_M_S = 5e-4
-"""Source: published."""
-ROLLER_FRICTIONLOSS_N_M = 0.002
+N_ROLLERS, ROLLER_CIRCLE_M, ROLLER_MASS_KG = 16, 0.06, 0.04
+"""Rollers per wheel, radius of the circle of their centres, mass of one. Source: published."""
+ROLLER_RADIUS_M, ROLLER_HALF_LENGTH_M = 0.016, 0.0194
+"""Capsule, half length without its caps. Source: published."""
+ROLLER_ARMATURE_KG_M2, ROLLER_DAMPING_N_M_S, ROLLER_FRICTIONLOSS_N_M = 1e-5, 5e-4, 0.002
 """Source: published."""
 WHEEL_RADIUS_M = ROLLER_CIRCLE_M + ROLLER_RADIUS_M
 """Contact radius, derived: 0.076."""
 WHEEL_MASS_KG = HUB_MASS_KG + N_ROLLERS * ROLLER_MASS_KG
 """Derived: 1.84."""
-DRIVE_ARMATURE_KG_M2 = 0.002
+DRIVE_ARMATURE_KG_M2, DRIVE_DAMPING_N_M_S = 0.002, 0.01
 """Source: published."""
-DRIVE_DAMPING_N_M_S = 0.01
-"""Source: published."""
-MOTOR_GAIN_N_M_S = 12.0
-"""Velocity servo: torque = gain (ctrl - speed). Source: published."""
-MOTOR_CTRL_RAD_S = 45.0
-"""Largest commanded wheel speed. Source: published."""
-MOTOR_TORQUE_N_M = 15.0
-"""Source: published."""
+MOTOR_GAIN_N_M_S, MOTOR_CTRL_RAD_S, MOTOR_TORQUE_N_M = 12.0, 45.0, 15.0
+"""Velocity servo: torque = gain (ctrl - speed); largest command and torque. Source: published."""
 WHEEL_ENVELOPE_RADIUS_M = WHEEL_RADIUS_M
 WHEEL_ENVELOPE_HALF_WIDTH_M = 0.030
 """Cylinder about y that nothing may enter and that counts for the footprint. Source: card."""
-BATTERY_HALF_M = (0.14, 0.09, 0.04)
+BATTERY_HALF_M, BATTERY_MASS_KG = (0.14, 0.09, 0.04), 10.0
 """Source: published."""
-BATTERY_MASS_KG = 10.0
-"""Source: published."""
-ADAPTER_HALF_M = (0.09, 0.09, 0.005)
+ADAPTER_HALF_M, ADAPTER_MASS_KG = (0.09, 0.09, 0.005), 0.875
 """Plate between `arm_mount_site` (its underside) and the arm. Source: published."""
-ADAPTER_MASS_KG = 0.875
-"""Source: published."""
 ARM_LIFT_M = 2 * ADAPTER_HALF_M[2]
 """Arm base above `arm_mount_site`: the thickness of the plate. Source: published."""
-PAYLOAD_RADIUS_M = 0.04
-"""Source: published."""
-PAYLOAD_OFFSET_M = 0.05
-"""Centre of the payload on the tool axis. Source: published."""
+PAYLOAD_RADIUS_M, PAYLOAD_OFFSET_M = 0.04, 0.05
+"""Sphere, and its centre on the tool axis. Source: published."""
 IMMUTABLE_BASE_KG = len(WHEELS) * WHEEL_MASS_KG + BATTERY_MASS_KG
 """Derived: 17.36."""
 
 # ------------------------------------------------------------------------------- the chassis
+
+BASE, FREE_JOINT, MOUNT_SITE = "base", "base_free", "arm_mount_site"
+BATTERY_BODY, BATTERY_GEOM = "battery", "battery_geom"
+"""Names that `robot.xml` must hold, beside wheel_W, drive_W and motor_W. Source: published."""
 
 
 class Section(Frozen):
@@ -126,16 +101,10 @@ YIELD_MPA = 145.0
 """Yield strength of the profile, for the report's span stress. Source: published."""
 SECTION_TOLERANCE_M = 0.0005
 """A side matches a section within this. Source: card."""
-MAX_MEMBERS = 48
-"""Source: card."""
-MEMBER_LENGTH_M = (0.04, 0.80)
-"""Shortest and longest member. Source: card."""
-FOOTPRINT_LIMIT_M = 0.56
-"""In x and in y. Source: published."""
-MASS_LIMIT_KG = 60.0
-"""Assembled mass without payload, heaviest arm. Source: published."""
-LENGTH_LIMIT_M = 12.0
-"""Sum of all profile lengths. Source: published."""
+MAX_MEMBERS, MEMBER_LENGTH_M = 48, (0.04, 0.80)
+"""Most members; shortest and longest one. Source: card."""
+FOOTPRINT_LIMIT_M, MASS_LIMIT_KG, LENGTH_LIMIT_M = 0.56, 60.0, 12.0
+"""Footprint in x and in y, assembled mass without payload, sum of profile lengths. Source: published."""
 BASE_MASS_REFERENCE_KG = 38.0
 """Normaliser of the mass term of E. Source: published."""
 DESIGN_EFFICIENCY_BEST = 0.48
@@ -152,12 +121,9 @@ OVERLAP_M = 0.001
 """Deeper than this counts as one part inside another. Source: card."""
 WHEEL_Z_TOLERANCE_M = 0.001
 """Wheel centres at the height of the base origin. Source: card."""
-MOUNT_TILT_TOLERANCE_RAD = 1e-3
-"""Mount z axis against base z. Source: card."""
-ORIENTATION_TOLERANCE_RAD = 1e-3
-"""Wheel bodies carry the identity orientation within this. Source: ours, the mount's tolerance."""
-ROBOT_XML_MAX_BYTES = 2**20
-CONTROLLER_MAX_BYTES = 2**20
+MOUNT_TILT_TOLERANCE_RAD, ORIENTATION_TOLERANCE_RAD = 1e-3, 1e-3
+"""Mount z axis against base z (card); wheel bodies against the identity (ours, the same)."""
+ROBOT_XML_MAX_BYTES, CONTROLLER_MAX_BYTES = 2**20, 2**20
 """Source: card."""
 
 # ---------------------------------------------------------------------------------- the arms
@@ -183,39 +149,24 @@ class Arm(Frozen):
 
 ARMS = (
     Arm(
-        name="panda",
-        title="Franka Panda",
-        n_joints=7,
+        name="panda", title="Franka Panda", n_joints=7,
         stow_rad=(0.0, -0.785, 0.0, -2.356, 0.0, 1.571, 0.785),
         extended_rad=(0.0, 1.35, 0.0, -0.4, 0.0, 2.5, 0.785),
-        tool_azimuth_rad=0.0,
-        mass_kg=16.69,
-        reach_m=0.856,
-        tool_height_m=0.316,
+        tool_azimuth_rad=0.0, mass_kg=16.69, reach_m=0.856, tool_height_m=0.316,
     ),
     Arm(
-        name="ur5e",
-        title="Universal Robots UR5e",
-        n_joints=6,
+        name="ur5e", title="Universal Robots UR5e", n_joints=6,
         stow_rad=(-0.83943, -1.22370, -1.33717, -1.07738, -3.03934, 3.03382),
         extended_rad=(0.0, -0.10019, 0.11640, -0.66953, 1.51886, -0.71154),
-        tool_azimuth_rad=0.1447,
-        mass_kg=20.99,
-        reach_m=0.963,
-        tool_height_m=0.179,
+        tool_azimuth_rad=0.1447, mass_kg=20.99, reach_m=0.963, tool_height_m=0.179,
     ),
     Arm(
-        name="xarm7",
-        title="UFACTORY xArm7",
-        n_joints=7,
+        name="xarm7", title="UFACTORY xArm7", n_joints=7,
         stow_rad=(-2.26731, -0.62319, -0.00416, 0.22692, 0.02608, 2.72839, -0.08641),
         extended_rad=(0.0, 1.39471, -0.24112, 2.74108, 3.09956, 0.71877, 3.00779),
-        tool_azimuth_rad=-0.0482,
-        mass_kg=11.32,
-        reach_m=0.770,
-        tool_height_m=0.249,
+        tool_azimuth_rad=-0.0482, mass_kg=11.32, reach_m=0.770, tool_height_m=0.249,
     ),
-)
+)  # fmt: skip
 """Poses: published; masses, reach and azimuth: measured on our models."""
 ARM_NAMES = tuple(arm.name for arm in ARMS)
 
@@ -241,28 +192,20 @@ TARGET_NAMES = tuple(
 )  # fmt: skip
 SHELF_START_M = (-0.60, 0.0, 0.08)
 """Base at the start of a shelf trial, identity orientation, arm stowed, at rest. Source: published."""
-SHELF_TRIAL_S = 30.0
-"""Source: published."""
-CONTROL_HZ = 50.0
-"""Rate of the submitted controller. Source: published."""
-SHELF_TOLERANCE_M = 0.06
-"""Tool to target. Source: published."""
-SHELF_HOLD_S = 1.0
-"""Source: published."""
+SHELF_TRIAL_S, CONTROL_HZ = 30.0, 50.0
+"""Length of a trial and rate of the submitted controller. Source: published."""
+SHELF_TOLERANCE_M, SHELF_HOLD_S = 0.06, 1.0
+"""Tool to target, held for so long. Source: published."""
 SHELF_FORCE_LIMIT_N = 2.0
 """Sum of robot-shelf normal forces, checked at each physics step. Source: published."""
 SHELF_PAYLOADS_KG = (1.0, 2.0)
 """Required and margin. Source: published."""
 TILT_LIMIT_DEG = 30.0
 """Source: published."""
-CONTROLLER_STARTUP_S = 30.0
-"""Wall time of import and reset. Source: published."""
-CONTROLLER_CALL_S = 2.0
-"""Wall time of one reply. Source: published."""
-CONTROLLER_TOTAL_S = 30.0
-"""CPU time of one trial. Source: card."""
-CONTROLLER_MEMORY_BYTES = 2 * 2**30
-"""Source: published."""
+CONTROLLER_STARTUP_S, CONTROLLER_CALL_S = 30.0, 2.0
+"""Wall time of import and reset, and of one reply. Source: published."""
+CONTROLLER_TOTAL_S, CONTROLLER_MEMORY_BYTES = 30.0, 2 * 2**30
+"""CPU time of one trial (card), memory (published)."""
 CONTROLLER_SEED = 0
 """`seed` of every `reset`. Source: card."""
 
@@ -303,7 +246,6 @@ MECANUM_TOLERANCE = 0.25
 N_DRAWS = 3
 """Hidden draws per test. Source: card."""
 STATIC_PAYLOAD_KG = 2.0
-"""Source: card."""
 STATIC_STOW_S, STATIC_FIRST_MOVE_S, STATIC_MOVE_S, STATIC_DWELL_S = 1.2, 3.0, 1.5, 0.8
 """Source: card."""
 STATIC_POSES = 8
@@ -346,14 +288,10 @@ EQUILIBRIUM_LIMITS = {
 """Full credit of the equilibrium test. Source: published."""
 CREDIT_BAND, RESOURCE_BAND = 1.5, 1.1
 """Ratio to the limit at which a credit is 0. Source: published."""
-REACH_SHARE = 0.99
-"""Simulated over kinematic reach. Source: published."""
-REACH_BEYOND_M = 0.29
-"""Tool distance outside the footprint. Source: published."""
-REACH_ANGLES = 12
-"""Slew angles of the reach test. Source: card."""
-REACH_SETTLE_S = 2.0
-"""Source: card."""
+REACH_SHARE, REACH_SETTLE_S = 0.99, 2.0
+"""Simulated over kinematic reach (published), after this time (card)."""
+REACH_BEYOND_M, REACH_ANGLES = 0.29, 12
+"""Tool distance outside the footprint (published), over so many slew angles (card)."""
 
 WEIGHTS = {
     "S1.load": 0.03, "S1.inertia": 0.03, "S1.structure": 0.03, "S1.mecanum": 0.03,
@@ -378,17 +316,12 @@ STAGES = {
 GATES = ("S1.load", "S1.structure")
 """Checkpoints that must have full credit, else the reward is capped. Source: published."""
 GATE_CAP = 0.15
-"""Source: published."""
 SCENARIOS = ("testB", "testC", "testD1", "testD2", "testE")
 """Dynamic tests, in order."""
 
 # -------------------------------------------------------------------------------- pictures, time
 
-PICTURE_PX = (640, 480)
-VIDEO_PX = (640, 360)
-VIDEO_HZ = 25.0
-VIDEO_MAX_S = 30.0
-MAX_VIDEOS_PER_ARM = 12
+PICTURE_PX, VIDEO_PX, VIDEO_HZ = (640, 480), (640, 360), 25.0
 """Source: card."""
 CAMERAS = {
     "front": (180.0, -5.0, 2.2), "side": (90.0, -5.0, 2.2), "top": (90.0, -89.9, 2.2),
@@ -397,3 +330,87 @@ CAMERAS = {
 """Fixed views: azimuth deg, elevation deg, distance m. Source: ours."""
 SERIES_HZ = 25.0
 """Rate of the curves in the report. Source: ours, one sample per video frame."""
+
+# ----------------------------------------------------------------------------------------- task
+
+AGENT_WALL_S, VERIFY_WALL_S = 7200, 5400
+"""Wall time of the agent and of the verifier. Source: published."""
+ROBOT_XML, CONTROLLER_PY = "robot.xml", "controller.py"
+FLOOR, BAR = 0.55, 0.80
+"""Most that a trivial submission scores; least that the oracle scores. Source: card."""
+N_TRIALS = len(ARMS) * (1 + 3 + N_DRAWS * (1 + len(SCENARIOS)) + 2 * len(TARGETS_M) + 1)
+"""Rows of a run: per arm the design, validity, draws, shelf trials and one repeat."""
+INSTRUCTION = (Path(__file__).parent / "instruction.md").read_text()
+"""I: the plain text an agent gets; a test compares its numbers with this file."""
+AGENT_FILES = (
+    "families/f08_mobile_base/*.py", "families/f08_mobile_base/*.md",
+    "assets/f08/*", "assets/robots/*/*.xml", "rle/**/*.py",
+)  # fmt: skip
+
+TASKS = (
+    TaskSpec(
+        id="f08/mobile-base",
+        title="Universal mobile-manipulator base",
+        workflow="mechanical design",
+        version=FAMILY_VERSION,
+        instruction=INSTRUCTION,
+        budget=Budget(
+            agent_wall_s=AGENT_WALL_S, verify_wall_s=VERIFY_WALL_S, cpus=4, memory_mib=4096,
+            verify_memory_mib=4096,
+        ),
+        artifact=ArtifactContract(
+            entries=(
+                ArtifactEntry(
+                    path=ROBOT_XML, kind="mjcf", max_bytes=ROBOT_XML_MAX_BYTES, is_text=True
+                ),
+                ArtifactEntry(
+                    path=CONTROLLER_PY, kind="python", max_bytes=CONTROLLER_MAX_BYTES,
+                    required=False, is_text=True,
+                ),
+            ),
+            max_files=16,
+            max_total_bytes=4 * 2**20,
+            extra="ignore",
+        ),
+        profiles=("mjcf", "python"),
+        n_trials=N_TRIALS,
+        agent_files=AGENT_FILES,
+        draw_key="mobile-base",
+        ended=("success", "horizon", "shelf_contact", "tilt", "wheels_lifted"),
+        floor=FLOOR,
+        bar=BAR,
+        oracle="oracles/f08/oracle",
+        gym_id="rle/f08-mobile-base-v1",
+    ),
+)  # fmt: skip
+"""The one task."""
+
+CARD = FamilyCard(
+    summary="One chassis of aluminium profile on mecanum wheels must carry three arms unchanged; measured "
+    "are mass, footprint, stability at rest and in motion, and a shelf task with the agent's controller.",
+    robot="four mecanum wheels, a 10 kg battery, and in turn a Franka Panda, a UR5e and an xArm7",
+    rate="Physics at 2 ms; the submitted controller is asked at 50 Hz in shelf trials of 30 s.",
+    observations=(
+        Channel(name="time", meaning="simulated time", shape="()", unit="s"),
+        Channel(name="qpos", meaning="base position and quat_wxyz, drives, rollers, arm joints",
+                shape="(78,), UR5e (77,)", unit="m, rad", frame="world"),
+        Channel(name="qvel", meaning="base velocity (linear in the world, angular in the base), joints",
+                shape="(81,), UR5e (80,)", unit="m/s, rad/s", frame="world, base"),
+        Channel(name="ctrl", meaning="last command", shape="(11,), UR5e (10,)", unit="rad/s, rad"),
+    ),
+    actions=(
+        Channel(name="0:4", meaning="wheel speeds FL, FR, RL, RR", shape="(4,)", unit="rad/s",
+                range=f"+-{MOTOR_CTRL_RAD_S:g}"),
+        Channel(name="4:", meaning="arm servo targets", shape="(7,), UR5e (6,)", unit="rad",
+                range="joint range"),
+    ),
+    score_equation=(
+        "c   = min over the three arms of every checkpoint's credit in [0, 1]",
+        "T   = sum over 19 checkpoints of w c  (validity .15, design .35, static .15, dynamic .20, integration .15)",
+        "reward = T, or min(T, .15) if S1.load or S1.structure has less than full credit",
+    ),
+    dev="`rle dev f08/mobile-base --submission DIR [--arm A] [--only static]` runs the whole battery "
+    "on the published seeds 11, 23, 37 through the scored loops, with all credits and pictures.",
+    history=(("1.0.0", "first version"),),
+)  # fmt: skip
+"""Content of the generated card."""

@@ -8,7 +8,6 @@ import numpy as np
 
 from families.f08_mobile_base import spec
 
-
 _DIRECTIONS = np.array([[np.cos(a), np.sin(a)] for a in np.pi / 8 * np.arange(16)])
 _PREFILTER_FROM = 24
 """From this many points on, points inside the polygon of the extremes are dropped first."""

@@ -47,15 +47,15 @@ class Planner:
     """Geometry of one robot in front of the shelf.
 
     Args:
-        record: The chassis.
+        design: The chassis.
         arm: The arm on it.
         front_gap_m: Smallest distance of base and shelf.
     """
 
     def __init__(
-        self, record: chassis.Record, arm: spec.Arm, front_gap_m: float = FRONT_GAP_M
+        self, design: chassis.Chassis, arm: spec.Arm, front_gap_m: float = FRONT_GAP_M
     ) -> None:
-        self.robot = shelf.make_robot(record, arm, max(spec.SHELF_PAYLOADS_KG))
+        self.robot = shelf.make_robot(design, arm, max(spec.SHELF_PAYLOADS_KG))
         self.arm, self.gap = arm, front_gap_m
         model = self.model = self.robot.model
         self.data = mujoco.MjData(model)
@@ -75,7 +75,7 @@ class Planner:
         envelope = [i for i, n in enumerate(names) if n.startswith("roller_")]
         self.shelf_pairs = [(a, b) for a in moving for b in boxes]
         self.own_pairs = [(a, b) for a in moving for b in own + envelope[::2]]
-        reach = record.wheel_pos_m[:, :2]
+        reach = design.record.wheel_pos_m[:, :2]
         front = float(reach[:, 0].max()) + spec.WHEEL_ENVELOPE_RADIUS_M
         side = float(np.abs(reach[:, 1]).max()) + spec.WHEEL_ENVELOPE_HALF_WIDTH_M
         self.corner = (front, side)
@@ -193,18 +193,18 @@ class Planner:
 
 
 def all_postures(
-    record: chassis.Record, seed: int = 0, front_gap_m: dict[str, float] | None = None
+    design: chassis.Chassis, seed: int = 0, front_gap_m: dict[str, float] | None = None
 ) -> dict[str, list[Posture | None]]:
     """Postures of every arm, in target order.
 
     Args:
-        record: The chassis.
+        design: The chassis.
         seed: Seed of the random starts.
         front_gap_m: Smallest base-shelf distance of an arm; default `FRONT_GAP_M`.
     """
     result: dict[str, list[Posture | None]] = {}
     for arm in spec.ARMS:
-        planner = Planner(record, arm, (front_gap_m or {}).get(arm.name, FRONT_GAP_M))
+        planner = Planner(design, arm, (front_gap_m or {}).get(arm.name, FRONT_GAP_M))
         result[arm.name] = []
         for index, target in enumerate(spec.TARGETS_M):
             rng = np.random.default_rng([seed, spec.ARM_NAMES.index(arm.name), index])

@@ -1,67 +1,16 @@
-"""The submitted chassis: text -> numeric record -> members -> the rules of construction.
+"""Numbers -> members -> the rules of construction.
 
-`read_record` turns `robot.xml` into numbers and forgets everything else: masses, joints' gains, frictions
-and wheels of the file are never used. `inspect` reads the numbers against the catalogue and measures gaps,
-overlaps, clearance and footprint with MuJoCo's exact distance between convex bodies.
+`inspect` reads the boxes of a record against the catalogue and measures gaps, overlaps, clearance and
+footprint with MuJoCo's exact distance between convex bodies.
 """
 
-import functools
 from dataclasses import dataclass, field
 
-import mujoco
 import numpy as np
 
 from families.f08_mobile_base import spec
-
-BASE, FREE_JOINT, MOUNT_SITE, BATTERY_BODY = "base", "base_free", "arm_mount_site", "battery"
-BATTERY_GEOM = "battery_geom"
-REQUIRED_BODIES = (BASE, BATTERY_BODY, *(f"wheel_{w}" for w in spec.WHEELS))
-REQUIRED_JOINTS = (FREE_JOINT, *(f"drive_{w}" for w in spec.WHEELS))
-REQUIRED_ACTUATORS = tuple(f"motor_{w}" for w in spec.WHEELS)
-
-
-@dataclass(frozen=True)
-class Record:
-    """Everything a submission contributes, in the base frame. Quaternions are wxyz."""
-
-    box_pos_m: np.ndarray
-    """Centres of the boxes on `base`, shape (n, 3)."""
-    box_quat_wxyz: np.ndarray
-    """Shape (n, 4)."""
-    box_half_m: np.ndarray
-    """Half sizes, shape (n, 3)."""
-    wheel_pos_m: np.ndarray
-    """FL, FR, RL, RR; shape (4, 3)."""
-    wheel_quat_wxyz: np.ndarray
-    """Shape (4, 4)."""
-    battery_pos_m: np.ndarray
-    battery_quat_wxyz: np.ndarray
-    mount_pos_m: np.ndarray
-    mount_quat_wxyz: np.ndarray
-    foreign: tuple[str, ...] = ()
-    """Geoms on `base` that are no boxes."""
-    notices: tuple[str, ...] = ()
-    """Contents that were ignored, for the reader."""
-
-    def to_bytes(self) -> bytes:
-        """Raw little-endian float64: boxes first (10 numbers each), then wheels, battery, mount."""
-        boxes = np.hstack([self.box_pos_m, self.box_quat_wxyz, self.box_half_m])
-        wheels = np.hstack([self.wheel_pos_m, self.wheel_quat_wxyz])
-        poses = (self.battery_pos_m, self.battery_quat_wxyz, self.mount_pos_m, self.mount_quat_wxyz)
-        flat = np.concatenate([boxes.ravel(), wheels.ravel(), *poses])
-        return flat.astype("<f8").tobytes()
-
-    @staticmethod
-    def from_bytes(data: bytes) -> "Record":
-        """Inverse of `to_bytes`; notices and foreign geoms are not carried."""
-        flat = np.frombuffer(data, "<f8").astype(float)
-        tail = 4 * 7 + 14
-        boxes, rest = flat[:-tail].reshape(-1, 10), flat[-tail:]
-        wheels, poses = rest[:28].reshape(4, 7), rest[28:]
-        return Record(
-            boxes[:, :3], boxes[:, 3:7], boxes[:, 7:], wheels[:, :3], wheels[:, 3:],
-            poses[:3], poses[3:7], poses[7:10], poses[10:14],
-        )  # fmt: skip
+from families.f08_mobile_base.chassis.record import Record
+from families.f08_mobile_base.scene import Parts, rotation
 
 
 @dataclass(frozen=True)
@@ -82,9 +31,6 @@ class Member:
         """Catalogue kg/m times length; what the file says is never read."""
         return self.section.kg_per_m * self.length_m
 
-    def rotation(self) -> np.ndarray:
-        return rotation(self.quat_wxyz)
-
 
 @dataclass(frozen=True)
 class Check:
@@ -99,7 +45,7 @@ class Check:
 class Chassis:
     """A record with its members and findings."""
 
-    record: Record
+    record: "Record"
     members: tuple[Member, ...]
     checks: tuple[Check, ...]
     """The eight parts of S1.structure, in the card's order."""
@@ -147,65 +93,6 @@ class Chassis:
         return self.base_kg + spec.ADAPTER_MASS_KG + arm.mass_kg
 
 
-def rotation(quat_wxyz: np.ndarray) -> np.ndarray:
-    """Rotation matrix of a quaternion, shape (3, 3)."""
-    flat = np.empty(9)
-    mujoco.mju_quat2Mat(flat, np.asarray(quat_wxyz, dtype=float))
-    return flat.reshape(3, 3)
-
-
-def read_record(model: mujoco.MjModel) -> Record:
-    """Numbers of a compiled submission; its element tree has been checked before.
-
-    Args:
-        model: `robot.xml`, compiled as it is.
-    """
-    base = model.body(BASE).id
-    boxes, foreign = [], []
-    first = model.body_geomadr[base]
-    for geom in range(first, first + model.body_geomnum[base]):
-        if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_BOX:
-            boxes.append(geom)
-        else:
-            kind = mujoco.mjtGeom(model.geom_type[geom]).name.removeprefix("mjGEOM_").lower()
-            foreign.append(f"{model.geom(geom).name or f'geom {geom - first}'} ({kind})")
-    wheels = [model.body(f"wheel_{w}").id for w in spec.WHEELS]
-    battery, mount = model.body(BATTERY_BODY).id, model.site(MOUNT_SITE).id
-    return Record(
-        box_pos_m=model.geom_pos[boxes].reshape(-1, 3),
-        box_quat_wxyz=model.geom_quat[boxes].reshape(-1, 4),
-        box_half_m=model.geom_size[boxes].reshape(-1, 3),
-        wheel_pos_m=model.body_pos[wheels],
-        wheel_quat_wxyz=model.body_quat[wheels],
-        battery_pos_m=model.body_pos[battery],
-        battery_quat_wxyz=model.body_quat[battery],
-        mount_pos_m=model.site_pos[mount],
-        mount_quat_wxyz=model.site_quat[mount],
-        foreign=tuple(foreign),
-        notices=tuple(_notices(model)),
-    )
-
-
-def _notices(model: mujoco.MjModel) -> list[str]:
-    """What differs from the trusted parts and is therefore ignored."""
-    notices = []
-    for wheel in spec.WHEELS:
-        body = model.body(f"wheel_{wheel}").id
-        mass = float(model.body_subtreemass[body])
-        if abs(mass - spec.WHEEL_MASS_KG) > 0.01:
-            notices.append(
-                f"wheel_{wheel} weighs {mass:.3g} kg in the file; the trusted wheel weighs "
-                f"{spec.WHEEL_MASS_KG:g} kg"
-            )
-    mass = float(model.body_mass[model.body(BATTERY_BODY).id])
-    if abs(mass - spec.BATTERY_MASS_KG) > 0.01:
-        notices.append(
-            f"battery weighs {mass:.3g} kg in the file; the trusted battery weighs "
-            f"{spec.BATTERY_MASS_KG:g} kg"
-        )
-    return notices
-
-
 def read_member(
     index: int, pos_m: np.ndarray, quat_wxyz: np.ndarray, half_m: np.ndarray
 ) -> Member | None:
@@ -228,73 +115,6 @@ def read_member(
                 if best is None or reading.mass_kg > best.mass_kg + 1e-12:
                     best = reading
     return best
-
-
-def nearest_section(half_m: np.ndarray) -> str:
-    """Name of the section whose sides miss the box's two smaller sides least."""
-    small = np.sort(2.0 * half_m)[:2]
-    gap = [np.abs(small - (s.width_m, s.height_m)).max() for s in spec.CATALOGUE]
-    return spec.CATALOGUE[int(np.argmin(gap))].name
-
-
-class Parts:
-    """All solid parts as bodies of one small model, for exact distances.
-
-    `names` lists the geoms: members, "battery", "adapter", and the wheel envelopes "FL" ... "RR".
-    """
-
-    def __init__(self, record: Record, members: tuple[Member, ...]) -> None:
-        parts = mujoco.MjSpec()
-        self.names: list[str] = []
-
-        def add(name: str, pos: np.ndarray, quat: np.ndarray, kind: mujoco.mjtGeom, size) -> None:
-            body = parts.worldbody.add_body(pos=pos, quat=quat)
-            body.add_geom(name=name, type=kind, size=size)
-            self.names.append(name)
-
-        for m in members:
-            box = mujoco.mjtGeom.mjGEOM_BOX
-            add(f"profile_{m.index}", m.pos_m, m.quat_wxyz, box, m.half_m)
-        box, cylinder = mujoco.mjtGeom.mjGEOM_BOX, mujoco.mjtGeom.mjGEOM_CYLINDER
-        add("battery", record.battery_pos_m, record.battery_quat_wxyz, box, spec.BATTERY_HALF_M)
-        lift = rotation(record.mount_quat_wxyz)[:, 2] * spec.ADAPTER_HALF_M[2]
-        add("adapter", record.mount_pos_m + lift, record.mount_quat_wxyz, box, spec.ADAPTER_HALF_M)
-        about_y = (np.sqrt(0.5), -np.sqrt(0.5), 0.0, 0.0)
-        size = (spec.WHEEL_ENVELOPE_RADIUS_M, spec.WHEEL_ENVELOPE_HALF_WIDTH_M, 0.0)
-        for k, wheel in enumerate(spec.WHEELS):
-            add(wheel, record.wheel_pos_m[k], np.array(about_y), cylinder, size)
-        self.model = parts.compile()
-        self.data = mujoco.MjData(self.model)
-        mujoco.mj_kinematics(self.model, self.data)
-        self._id = {name: self.model.geom(name).id for name in self.names}
-
-    def distance(self, a: str, b: str, far_m: float = 1.0) -> float:
-        """Smallest distance in m, negative for depth; `far_m` where they are further apart."""
-        return float(
-            mujoco.mj_geomDistance(self.model, self.data, self._id[a], self._id[b], far_m, None)
-        )
-
-    def point_distance(self, point_m: np.ndarray, box: str) -> float:
-        """Distance of a point to a box; 0 inside."""
-        geom = self._id[box]
-        turn = self.data.geom_xmat[geom].reshape(3, 3)
-        local = np.abs(turn.T @ (point_m - self.data.geom_xpos[geom]))
-        return float(np.linalg.norm(np.maximum(local - self.model.geom_size[geom], 0.0)))
-
-    @functools.cached_property
-    def bounds_m(self) -> dict[str, np.ndarray]:
-        """Axis-aligned bounds of every part, shape (2, 3): lower and upper corner."""
-        bounds = {}
-        for name, geom in self._id.items():
-            turn, size = self.data.geom_xmat[geom].reshape(3, 3), self.model.geom_size[geom]
-            if self.model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_CYLINDER:
-                axis = turn[:, 2]
-                reach = np.abs(axis) * size[1] + np.sqrt(np.clip(1 - axis**2, 0, 1)) * size[0]
-            else:
-                reach = np.abs(turn) @ size
-            centre = self.data.geom_xpos[geom]
-            bounds[name] = np.array([centre - reach, centre + reach])
-        return bounds
 
 
 def inspect(record: Record) -> Chassis:
@@ -346,7 +166,10 @@ def _check_members(record: Record, readings: list[Member | None]) -> Check:
         dims = " x ".join(f"{1000 * s:.1f}" for s in size)
         shortest, longest = spec.MEMBER_LENGTH_M
         if member is None:
-            nearest = nearest_section(record.box_half_m[i])
+            gap = [
+                np.abs(np.sort(size)[:2] - (s.width_m, s.height_m)).max() for s in spec.CATALOGUE
+            ]
+            nearest = spec.CATALOGUE[int(np.argmin(gap))].name
             findings.append(f"profile_{i} ({dims} mm) matches no section; nearest: {nearest}")
         elif not shortest - 1e-9 <= member.length_m <= longest + 1e-9:
             findings.append(
@@ -454,6 +277,6 @@ def _check_placement(record: Record) -> Check:
     tilt = float(np.arccos(np.clip(up, -1.0, 1.0)))
     if tilt > spec.MOUNT_TILT_TOLERANCE_RAD:
         findings.append(
-            f"{MOUNT_SITE} leans by {tilt:.4f} rad; at most {spec.MOUNT_TILT_TOLERANCE_RAD:g} rad"
+            f"{spec.MOUNT_SITE} leans by {tilt:.4f} rad; at most {spec.MOUNT_TILT_TOLERANCE_RAD:g} rad"
         )
     return Check("placement", not findings, tuple(findings))
