@@ -269,7 +269,9 @@ class Trace:
     """Loaded roller contacts of every step, each (k, 3)."""
     depth_m: float = 0.0
     qpos: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
-    """Configuration at `spec.SERIES_HZ`, for pictures."""
+    """Configuration at `spec.VIDEO_HZ`, for pictures."""
+    last_qpos: np.ndarray | None = None
+    """Configuration at the end."""
 
     @property
     def n_steps(self) -> int:
@@ -339,7 +341,7 @@ def simulate(robot: Robot, program: Program, start_rad: np.ndarray | None = None
     load = np.empty((n, 4))
     trace = Trace(program, robot)
     limit = np.radians(spec.TILT_LIMIT_DEG)
-    every, shots = round(1.0 / (spec.SERIES_HZ * spec.TIMESTEP_S)), []
+    every, shots = round(1.0 / (spec.VIDEO_HZ * spec.TIMESTEP_S)), []
     done = n
     guard.take_warnings()
     for k in range(n):
@@ -372,5 +374,5 @@ def simulate(robot: Robot, program: Program, start_rad: np.ndarray | None = None
     trace.net_n, trace.tool_m = net[:done] @ turn, tool[:done] @ turn
     trace.twist, trace.tilt_rad, trace.rate_rad_s = twist[:done], tilt[:done], rate[:done]
     trace.speed_m_s, trace.wheel_load_n = speed[:done], load[:done]
-    trace.qpos = np.array(shots).reshape(-1, model.nq)
+    trace.qpos, trace.last_qpos = np.array(shots).reshape(-1, model.nq), data.qpos.copy()
     return trace

@@ -9,8 +9,9 @@ import importlib.util
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
+import gymnasium
 import mujoco
 import numpy as np
 
@@ -59,7 +60,7 @@ class ShelfTrial:
     action_sha256: str = ""
     series: dict[str, list[float]] = field(default_factory=dict)
     qpos: list[np.ndarray] = field(default_factory=list)
-    """Configurations at `SERIES_HZ`, for pictures."""
+    """Configurations at `VIDEO_HZ`, for pictures."""
 
     @property
     def ok(self) -> bool:
@@ -182,7 +183,7 @@ def run_trial(
     }
     digest, hold, support = hashlib.sha256(), Hold(), Support()
     low, high = model.actuator_ctrlrange.T
-    every = round(spec.CONTROL_HZ / spec.SERIES_HZ)
+    every, shot = round(spec.CONTROL_HZ / spec.SERIES_HZ), round(spec.CONTROL_HZ / spec.VIDEO_HZ)
     guard.take_warnings()
     try:
         controller.reset(context(robot, data, target_index), spec.CONTROLLER_SEED)
@@ -202,8 +203,8 @@ def run_trial(
                 )  # fmt: skip
                 for name, value in zip(series, values, strict=True):
                     series[name].append(round(float(value), 5))
-                if keep_frames:
-                    trial.qpos.append(data.qpos.copy())
+            if keep_frames and tick % shot == 0:
+                trial.qpos.append(data.qpos.copy())
             trial.ee_err_m = error_m
             good = error_m <= spec.SHELF_TOLERANCE_M and margin > 0.0
             if hold.tick(float(data.time), good):
@@ -276,3 +277,59 @@ class LocalController:
 
     def act(self, obs: dict[str, Any]) -> Any:
         return self._inner.act(obs)
+
+
+class Preview(gymnasium.Env):
+    """A shelf trial to step by hand: actions are those of the submitted controller.
+
+    Args:
+        robot: From `make_robot`.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
+
+    def __init__(self, robot: Robot) -> None:
+        self.model, self._robot = robot.model, robot
+        low, high = self.model.actuator_ctrlrange.T
+        box = gymnasium.spaces.Box
+        self.action_space = box(low, high, dtype=np.float64)
+        sizes = {"qpos": self.model.nq, "qvel": self.model.nv, "ctrl": self.model.nu, "target": 3}
+        self.observation_space = gymnasium.spaces.Dict(
+            {k: box(-np.inf, np.inf, (n,), np.float64) for k, n in sizes.items()}
+        )
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        super().reset(seed=seed)
+        index = int(self.np_random.integers(len(spec.TARGETS_M)))
+        self._target = np.array(spec.TARGETS_M[index])
+        self._data = self._robot.stowed(np.array(spec.SHELF_START_M))
+        self._trial = ShelfTrial(index, self._robot.payload_kg)
+        self._support, self._hold = Support(), Hold()
+        return self._observe(), {"claims": self._claims(np.inf), "target_index": index}
+
+    def step(self, action: np.ndarray):
+        low, high = self.model.actuator_ctrlrange.T
+        self._data.ctrl[:] = np.clip(checked_action(action, self.model.nu), low, high)
+        error_m, margin, _ = _advance(
+            self._robot, self._data, self._trial, self._support, self._target
+        )
+        good = error_m <= spec.SHELF_TOLERANCE_M and margin > 0.0
+        solved = self._hold.tick(float(self._data.time), good)
+        failed = self._trial.ended != "horizon"
+        late = self._data.time >= spec.SHELF_TRIAL_S - 1e-9
+        claims = self._claims(error_m) | {"solved": solved}
+        return self._observe(), float(solved), solved or failed, late, {"claims": claims}
+
+    def _observe(self) -> dict[str, np.ndarray]:
+        data = self._data
+        return {
+            "qpos": data.qpos.copy(), "qvel": data.qvel.copy(), "ctrl": data.ctrl.copy(),
+            "target": self._target.copy(),
+        }  # fmt: skip
+
+    def _claims(self, error_m: float) -> dict[str, bool]:
+        return {
+            "at_target": bool(error_m <= spec.SHELF_TOLERANCE_M),
+            "solved": False,
+            **{k: self._trial.ended == k for k in ("shelf_contact", "tilt", "wheels_lifted")},
+        }

@@ -328,8 +328,8 @@ CAMERAS = {
     "integration": (115.0, -15.0, 3.0), "scenario": (130.0, -18.0, 2.6),
 }  # fmt: skip
 """Fixed views: azimuth deg, elevation deg, distance m. Source: ours."""
-SERIES_HZ = 25.0
-"""Rate of the curves in the report. Source: ours, one sample per video frame."""
+SERIES_HZ = 10.0
+"""Rate of the curves in the report. Source: ours."""
 
 # ----------------------------------------------------------------------------------------- task
 

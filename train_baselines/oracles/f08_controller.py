@@ -36,10 +36,13 @@ class StoredPostures:
         self.kp = self.model.actuator_gainprm[arm, 0]
         wheels = [f"wheel_{w}" for w in ("FL", "FR", "RL", "RR")]
         self.wheel_xy = np.array([self.model.body(w).pos[:2] for w in wheels])
-        goal = np.array(POSTURES[context["arm"]][context["target_index"]], dtype=float)
-        self.goal_base, self.goal = goal[:3], goal[3:]
         self.start = np.array(context["qpos"])[self.qpos]
         self.start_x = float(context["qpos"][0])
+        stored = POSTURES[context["arm"]][context["target_index"]]
+        if stored is None:  # out of reach: stay
+            stored = [self.start_x, 0.0, 0.0, *self.start]
+        goal = np.array(stored, dtype=float)
+        self.goal_base, self.goal = goal[:3], goal[3:]
         self.move_s = max(
             2.0,
             np.abs(self.goal - self.start).max() / MEAN_JOINT_SPEED_RAD_S,

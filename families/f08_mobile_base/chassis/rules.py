@@ -41,9 +41,9 @@ class Check:
     findings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Chassis:
-    """A record with its members and findings."""
+    """A record with its members and findings; equal only to itself."""
 
     record: "Record"
     members: tuple[Member, ...]
