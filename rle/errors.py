@@ -182,6 +182,17 @@ AGENT_MESSAGES: dict[str, str] = {
     "mesh.format": "{file}: {fact}",
     "mesh.vertices": "{file}: {n:,} vertices; at most {max:,}",
     "mesh.number": "{file}: coordinates must be finite and within {max} m",
+    # torchscript
+    "ts.zip": "not a TorchScript archive as torch.jit.save writes it: {fact}",
+    "ts.code": "class {cls} runs code when it is loaded",
+    "ts.code_size": "code/ has {n:,} bytes; at most {max:,} are accepted",
+    "ts.op": "{op} is not accepted in a model",
+    "ts.parameters": "{n:,} stored elements; at most {max:,} are accepted",
+    "ts.load": "torch does not load the model: {fact}",
+    "ts.run": "the model failed: {fact}",
+    "ts.io": "expected {expected}; found {found}",
+    "ts.finite": "the model answers with non-finite numbers",
+    "ts.stateful": "the same frame gave two answers; the model must be stateless",
     # python packages
     "python.shadow": "{path} would replace a trusted module; choose another name",
     "python.suffix": "{path} is not accepted here; files end in {allowed}",
