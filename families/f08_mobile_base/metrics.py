@@ -174,10 +174,12 @@ def _mean(rows: Sequence[Row]) -> float:
     return float(np.mean([row.score for row in rows])) if rows else 0.0
 
 
-def worst_credits(rows: Sequence[Row]) -> tuple[dict[str, float], dict[str, str]]:
+def worst_credits(
+    rows: Sequence[Row], arms: Sequence[str] = spec.ARM_NAMES
+) -> tuple[dict[str, float], dict[str, str]]:
     """c = min over arms of c_arm, and the arm that limits each checkpoint."""
-    per_arm = {arm: arm_credits(rows, arm) for arm in spec.ARM_NAMES}
-    limiting = {cp: min(spec.ARM_NAMES, key=lambda a: per_arm[a][cp]) for cp in spec.WEIGHTS}
+    per_arm = {arm: arm_credits(rows, arm) for arm in arms}
+    limiting = {cp: min(arms, key=lambda a: per_arm[a][cp]) for cp in spec.WEIGHTS}
     return {cp: per_arm[limiting[cp]][cp] for cp in spec.WEIGHTS}, limiting
 
 

@@ -91,6 +91,15 @@ def read_text(data: bytes) -> Record:
     Raises:
         InvalidSubmission: `mjcf.*`.
     """
+    return read_canonical(canonical_text(data).encode())
+
+
+def canonical_text(data: bytes) -> str:
+    """The accepted part of a chassis file of one's own.
+
+    Raises:
+        InvalidSubmission: `mjcf.xml`, `mjcf.element` or `mjcf.attribute`.
+    """
     try:
         root = ET.fromstring(data)
     except ET.ParseError as error:
@@ -111,7 +120,7 @@ def read_text(data: bytes) -> Record:
                 raise InvalidSubmission(
                     "mjcf.attribute", name=name, allowed=", ".join(known) or "none", **where
                 )
-    return read_canonical(ET.tostring(root))
+    return ET.tostring(root, encoding="unicode")
 
 
 def read_canonical(data: bytes) -> Record:
