@@ -114,14 +114,16 @@ def static(
         rng: Draws the shift of the eight poses, then the direction of the sweep.
     """
     limit = min(math.pi, -joint1_range_rad[0], joint1_range_rad[1])
-    span = 2.0 * limit
     shift = rng.uniform(0.0, 1.0 / spec.STATIC_POSES)
-    share = (np.arange(spec.STATIC_POSES) / spec.STATIC_POSES + shift) % 1.0
-    joint1 = -limit + span * share
-    if rng.integers(2):
-        joint1 = joint1[::-1]
+    share = np.arange(spec.STATIC_POSES) / spec.STATIC_POSES + shift
+    joint1 = limit * (2.0 * share - 1.0)
+    return sweep(arm, joint1[::-1] if rng.integers(2) else joint1)
+
+
+def sweep(arm: spec.Arm, joint1_rad: np.ndarray) -> Program:
+    """From stow through extended poses with these values of joint 1, each held for a dwell."""
     moves, dwells, now = [], [], spec.STATIC_STOW_S
-    for k, angle in enumerate(joint1):
+    for k, angle in enumerate(joint1_rad):
         pose = np.array(arm.extended_rad)
         pose[0] = angle
         move = spec.STATIC_MOVE_S if k else spec.STATIC_FIRST_MOVE_S
