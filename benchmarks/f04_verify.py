@@ -25,7 +25,7 @@ import mujoco
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from families.f04_tracking import draws, policy, scene, spec, task, verify
+from families.f04_tracking import dev, draws, policy, scene, spec, task, verify
 from rle.commands.demo import reference_submission
 from rle.errors import UserError
 from rle.report import read_report
@@ -63,7 +63,7 @@ def graph() -> bytes:
 
 def record_episode(clip) -> tuple[draws.TrialDraws, task.Record]:
     """20 s of the privileged tracker under all draws but the pushes."""
-    drawn = draws.trial_draws(verify.design_streams("dance", SEED), clip.body_pos_w, "no_push")
+    drawn = draws.trial_draws(dev.design_streams("dance", SEED), clip.body_pos_w, "no_push")
     trial, tracker = task.Trial(clip, drawn), Tracker(clip)
     bias = np.array(drawn.dynamics.encoder_bias_rad)
     record = task.play(trial, lambda frames: tracker.action(trial.frame, trial.data, bias))

@@ -23,8 +23,8 @@ from rsl_rl.algorithms import PPO
 
 from families.f04_tracking import spec
 from families.f04_tracking.batch_env import TrackingEnv
+from families.f04_tracking.dev import evaluate_design
 from families.f04_tracking.export import ImportedPolicy, export_policy
-from families.f04_tracking.verify import evaluate_design
 from rle import registry
 from rle.errors import UserError
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,12 @@ from rle.report import Row
 from rle.seeds import Namespace
 from rle.spec import Kind, Profile, TaskSpec
 from rle.verify_api import Checked, Limits, Trial
-from verifier.checks import Checker
 from verifier.hidden import Salt
+from verifier.isolation.checks import Checker
 from verifier.isolation.launch import LaunchSpec
 from verifier.isolation.layers import PROFILES, Plan
+from verifier.isolation.worker import SubmissionWorker, charged_limit_s
 from verifier.submission import Frozen
-from verifier.worker import SubmissionWorker, charged_limit_s
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,10 @@ class Settings:
     log_folder: Path
     """Where workers' logs are collected."""
     jobs: int = 1
-    engine: str = "local"
+    partial: bool = False
+    """A session record may end in a signed checkpoint."""
+    require_ledger_trust: str | None = None
+    """Weakest accepted trust of a session record."""
 
 
 @dataclass
@@ -88,7 +91,7 @@ class Context:
     @contextlib.contextmanager
     def worker(
         self, profile: Profile, checked: Checked, limits: Limits
-    ) -> Iterator[SubmissionWorker]:
+    ) -> Generator[SubmissionWorker]:
         """See `rle.verify_api.VerifyContext.worker`."""
         numbers = PROFILES[profile]
         load_cap_s = min(limits.load_cap_s or math.inf, numbers.load_cap_s)

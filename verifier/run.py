@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from rle.report import (
     SelfTest,
 )
 from rle.spec import TaskSpec
-from verifier import hidden, machine, output
+from verifier import hidden, machine, media, output
 from verifier.context import Context, Settings
 from verifier.isolation import layers, selftest
 from verifier.isolation.layers import Mode, Plan
@@ -41,6 +42,7 @@ from verifier.submission import Frozen, freeze
 EXIT_REWARD, EXIT_USAGE, EXIT_INFRASTRUCTURE, EXIT_ISOLATION, EXIT_INTERRUPTED = 0, 2, 3, 4, 130
 LOG_LIMIT_BYTES = 2**20
 """Largest `worker.log`."""
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 KEPT = "submission"
 """Folder of OUT that keeps the frozen copy."""
 
@@ -59,7 +61,6 @@ class Request:
     salt_file: str | None = None
     isolation: Mode = "strict"
     jobs: int = 1
-    engine: str = "local"
     keep: bool = True
     media: bool = False
     harness: bool = False
@@ -91,6 +92,8 @@ class Run:
         self.plan: Plan | None = None
         self.frozen: Frozen | None = None
         self.selftests: list[SelfTest] = []
+        self.speeds: list[float] = []
+        self.settings: Settings | None = None
         self.rows: dict[str, Row] = {}
         self.report: Report | None = None
         self._work = Path(tempfile.mkdtemp(prefix="rle-verify-"))
@@ -106,10 +109,11 @@ class Run:
             Interrupted: By a signal; `fail` writes the report.
         """
         output.prepare(self.request.out)
-        shutil.rmtree(self.request.out / KEPT, ignore_errors=True)
+        for folder in (KEPT, media.FOLDER):
+            shutil.rmtree(self.request.out / folder, ignore_errors=True)
         self.salt = hidden.read_salt(self.request.salt_file)
         try:
-            result = self._grade()
+            result = self._grade(self.salt)
         except InvalidSubmission as error:
             return self._conclude("invalid_submission", 0.0, error)
         except BudgetExceeded as error:
@@ -118,44 +122,57 @@ class Run:
             return self.fail(error)
         return self._conclude(result.outcome, result.score, None, result)
 
-    def _grade(self) -> FamilyResult:
-        self.plan = layers.plan(self.request.isolation)
-        if self.plan.own_uid:
+    def _grade(self, salt: hidden.Salt) -> FamilyResult:
+        self.plan = plan = layers.plan(self.request.isolation)
+        if plan.own_uid:
             self._work.chmod(0o711)  # workers of another uid reach the frozen copy by its name
         self.frozen = freeze(
-            self.request.artifacts,
-            self._work / KEPT,
-            self.task,
-            harness=self.request.harness,
+            self.request.artifacts, self._work / KEPT, self.task, harness=self.request.harness
         )
-        self._banner()
+        self._banner(salt, plan)
         for profile in self.task.profiles:
-            private = self.salt.folder or self.request.out
-            self.selftests.append(selftest.run(profile, self.plan, private))
-        verify = registry.room(self.task.family, "verify").verify
-        return verify(self.context())
+            private = salt.folder or self.request.out
+            self.selftests.append(selftest.run(profile, plan, private))
+        self._measure_speed()
+        self.settings = self._make_settings(salt, plan, self.frozen)
+        context = Context(self.settings, on_row=lambda row: self.rows.__setitem__(row.id, row))
+        result = registry.room(self.task.family, "verify").verify(context)
+        self._measure_speed()
+        return result
 
-    def context(self) -> Context:
-        """The context of the run as a whole."""
+    def _measure_speed(self) -> None:
+        """For tasks with wall-clock terms: how fast the machine is now, and whether that is enough."""
+        if self.task.family not in machine.TIMED_FAMILIES:
+            return
+        self.speeds.append(machine.speed_factor())
+        if self.speeds[-1] < machine.SLOWEST_FACTOR:
+            raise InfrastructureError(
+                f"this machine runs at {self.speeds[-1]:.2f} of the reference speed; at least "
+                f"{machine.SLOWEST_FACTOR:g} is needed for a task that measures time. Verify on "
+                "another machine.",
+                code="machine.slow",
+            )
+
+    def _make_settings(self, salt: hidden.Salt, plan: Plan, frozen: Frozen) -> Settings:
         logs = self._work / "logs"
-        logs.mkdir(exist_ok=True)
-        settings = Settings(
+        logs.mkdir()
+        return Settings(
             task=self.task,
-            submission=self.frozen,
-            salt=self.salt,
-            plan=self.plan,
+            submission=frozen,
+            salt=salt,
+            plan=plan,
             options=self.request.options,
             log_folder=logs,
             jobs=self.request.jobs,
-            engine=self.request.engine,
+            partial=self.request.partial,
+            require_ledger_trust=self.request.require_ledger_trust,
         )
-        return Context(settings, on_row=lambda row: self.rows.__setitem__(row.id, row))
 
-    def _banner(self) -> None:
-        if self.salt.practice:
+    def _banner(self, salt: hidden.Salt, plan: Plan) -> None:
+        if salt.practice:
             _say("practice: no salt file, so the draws are public and the result is never ranked.")
-        if self.plan.mode == "reduced":
-            missing = "; ".join(f"{layer}: {fact}" for layer, fact, _ in self.plan.missing)
+        if plan.mode == "reduced":
+            missing = "; ".join(f"{layer}: {fact}" for layer, fact, _ in plan.missing)
             _say(f"REDUCED ISOLATION ({missing or 'asked for'}): the result is marked.")
 
     def _conclude(
@@ -171,6 +188,10 @@ class Run:
         self._keep_files()
         output.write_report(self.request.out, self.report)
         output.write_reward(self.request.out, self.report, self.task.n_trials)
+        if self.request.media and self.settings and outcome == "scored":
+            why = media.render(self.settings, self.request.out)
+            if why:
+                _say(f"no videos: {why}.")
         return EXIT_REWARD
 
     def fail(self, error: RleError) -> int:
@@ -203,19 +224,22 @@ class Run:
             submission=self.frozen.record if self.frozen else None,
             versions=machine.versions(),
             isolation=self._isolation(),
-            practice=self.salt is None or self.salt.practice,
+            practice=self.salt is None
+            or self.salt.practice
+            or (known.ledger is not None and known.ledger.trust == "practice"),
             validation="RLE_VALIDATION" in os.environ,
             scored=known.scored,
             reference=known.reference,
             options=self.request.options,
             salt_id=self.salt.id if self.salt else None,
-            machine=machine.describe(),
+            machine=machine.describe(*self.speeds[:2]),
             started_at=self.started_at,
             finished_at=_now(),
             wall_s=time.monotonic() - self._start_s,
             errors=[ErrorRecord(code=error.code, message=error.message)] if error else [],
             flags=known.flags,
             thresholds=known.thresholds,
+            ledger=known.ledger,
             extra=known.extra,
             command=self.request.command(),
         )
@@ -253,19 +277,24 @@ class Run:
         shutil.rmtree(self._work, ignore_errors=True)
 
 
-def raise_on_signals() -> None:
-    """SIGTERM and SIGINT raise `Interrupted` in the main thread."""
+@contextlib.contextmanager
+def interruptible() -> Generator[None]:
+    """SIGTERM and SIGINT raise `Interrupted` in the main thread; afterwards all is as before."""
 
     def interrupt(number: int, frame: object) -> None:
         raise Interrupted(signal.Signals(number).name)
 
-    signal.signal(signal.SIGTERM, interrupt)
-    signal.signal(signal.SIGINT, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _ignore_signals() -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _now() -> str:

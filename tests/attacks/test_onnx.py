@@ -383,13 +383,13 @@ def test_too_slow():
 
 def test_answer_that_differs_between_processes_is_refused(make_context, monkeypatch):
     ctx = make_context({"policy.onnx": honest()})
-    monkeypatch.setattr("verifier.checks.Checker._repeat", _other_digest(monkeypatch))
+    monkeypatch.setattr("verifier.isolation.checks.Checker._repeat", _other_digest(monkeypatch))
     with refused("onnx.stateful"):
         ctx.check("onnx", ONNX)
 
 
 def _other_digest(monkeypatch):
-    from verifier.checks import Checker
+    from verifier.isolation.checks import Checker
 
     repeat = Checker._repeat
     return lambda self, contract, digest: repeat(self, contract, "0" * 64)

@@ -21,8 +21,8 @@ from verifier.box import wire
 from verifier.isolation.channel import ChannelTimeout, ProtocolFault
 from verifier.isolation.launch import LaunchSpec, Sandboxed, WorkerDied
 from verifier.isolation.layers import PROFILES, Plan
+from verifier.isolation.worker import invalid
 from verifier.submission import Frozen
-from verifier.worker import invalid
 
 ANSWER_LIMIT = 64 * 2**20
 """Largest answer of a check: canonical text and meshes."""
@@ -101,9 +101,11 @@ class Checker:
                 for n in names
                 if posixpath.dirname(n) == folder and n.lower().endswith(MESH_SUFFIXES)
             ]
-        else:
+        elif isinstance(contract, OnnxContract | TorchScriptContract):
             main = contract.path
             files = [main]
+        else:
+            raise ValueError(f"{type(contract).__name__} names no file")
         if main not in names:
             raise InvalidSubmission(
                 "file.missing", path=main, found=", ".join(names[:5]) or "nothing"
