@@ -321,8 +321,8 @@ SCENARIOS = ("testB", "testC", "testD1", "testD2", "testE")
 
 # -------------------------------------------------------------------------------- pictures, time
 
-PICTURE_PX, VIDEO_PX, VIDEO_HZ = (640, 480), (640, 360), 25.0
-"""Source: card."""
+PICTURE_PX, VIDEO_HZ, MAX_FILMS_PER_ARM, LOOK_AT_Z_M = (640, 480), 25.0, 12, 0.4
+"""Pictures and films (card); height over the base that the cameras look at (ours)."""
 CAMERAS = {
     "front": (180.0, -5.0, 2.2), "side": (90.0, -5.0, 2.2), "top": (90.0, -89.9, 2.2),
     "integration": (115.0, -15.0, 3.0), "scenario": (130.0, -18.0, 2.6),

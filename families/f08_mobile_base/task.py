@@ -3,27 +3,19 @@
 It measures and never judges; credits are in `metrics.py`.
 """
 
-import contextlib
 import functools
-import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import gymnasium
-import msgspec
 import mujoco
 import numpy as np
 from scipy.optimize import least_squares
 
 from families.f08_mobile_base import battery, chassis, metrics, scene, shelf, spec, stability
-from rle import seeds
 from rle.errors import InvalidSubmission, UnknownName
 from rle.paths import assets_dir
-from rle.report import FamilyResult, Row
 from rle.spec import TaskSpec
-from rle.verify_api import Checked, Limits
 
 # ---------------------------------------------------------------------------------- measurements
 
@@ -307,97 +299,3 @@ def make_env(task: TaskSpec, arm: str = "panda", payload_kg: float = 1.0) -> gym
     """The preview: the starter chassis before the shelf; `reset(seed)` draws the target."""
     design = load_chassis(assets_dir() / "f08" / "starter_robot.xml")
     return shelf.Preview(shelf.make_robot(design, find_arm(arm), payload_kg))
-
-
-class DesignContext:
-    """The published draws and the controller in this process: the trials that `rle dev` runs.
-
-    Args:
-        folder: Submission; its code is trusted, it runs without a sandbox.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def rng(self, stream: str, *ids: int | str, namespace: str = "design") -> np.random.Generator:
-        """Stream of a design draw: the k-th draw is that of the k-th published seed."""
-        seed = spec.DESIGN_SEEDS[int(ids[0])]
-        key = seeds.trial_key("f08", spec.TASKS[0].draw_key, "design", seed)
-        return seeds.stream(key, stream)
-
-    @contextlib.contextmanager
-    def worker(self, profile: str, checked: Any, limits: Limits) -> Iterator[Any]:
-        """The controller in this process; limits of time and memory are not enforced."""
-        yield _Local(self._folder / spec.CONTROLLER_PY)
-
-
-class _Local:
-    """A controller in this process behind the interface of a worker."""
-
-    wall_s = 0.0
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def load(self) -> None:
-        self._inner = shelf.LocalController(self._path)
-
-    def reset(self, context: dict[str, Any], seed: int) -> None:
-        self._inner.reset(context, seed)
-
-    def act(self, time_s: float, qpos: np.ndarray, qvel: np.ndarray, ctrl: np.ndarray) -> Any:
-        return self._inner.act({"time": float(time_s), "qpos": qpos, "qvel": qvel, "ctrl": ctrl})
-
-
-def evaluate_design(
-    submission: Path,
-    arms: Sequence[str] = spec.ARM_NAMES,
-    only: str | None = None,
-    on_row: Callable[[Row], None] | None = None,
-    jobs: int = 1,
-) -> FamilyResult:
-    """Runs the battery on the published draws, through the loops that are scored.
-
-    Args:
-        submission: Folder with `robot.xml` and perhaps `controller.py`; trusted.
-        arms: Arms to run; the worst of them decides.
-        only: A test ("static", "testC", "shelf-1kg"), or None for all.
-        on_row: Told of every finished row.
-        jobs: Parallel processes.
-
-    Raises:
-        InvalidSubmission: `robot.xml` is missing or cannot be read.
-    """
-    from families.f08_mobile_base import verify  # it imports this module
-
-    design = load_chassis(submission / spec.ROBOT_XML)
-    has_controller = (submission / spec.CONTROLLER_PY).is_file()
-    checked = Checked(
-        kind="python",
-        contract=verify.controller_contract(spec.ARMS[0]),
-        files=(spec.CONTROLLER_PY,),
-    )
-    params = {
-        "robot_xml": chassis.canonical_text((submission / spec.ROBOT_XML).read_bytes()),
-        "controller": checked if has_controller else None,
-    }
-    planned = [
-        msgspec.structs.replace(trial, namespace="design")
-        for trial in verify.trials(params, arms)
-        if only is None or trial.group.endswith(f"/{only}")
-    ]
-    rows = [verify.design_row(design, find_arm(arm)) for arm in arms]
-    run = functools.partial(verify.run_trial, DesignContext(submission))
-    if jobs > 1:
-        with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-            done = pool.map(run, planned)
-            rows += [_told(row, on_row) for row in done]
-    else:
-        rows += [_told(run(trial), on_row) for trial in planned]
-    return verify.compose(design, verify.repeated(rows) if only is None else rows, [], arms)
-
-
-def _told(row: Row, on_row: Callable[[Row], None] | None) -> Row:
-    if on_row is not None:
-        on_row(row)
-    return row

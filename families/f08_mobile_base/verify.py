@@ -15,7 +15,6 @@ import numpy as np
 from families.f08_mobile_base import (
     battery,
     chassis,
-    figures,
     metrics,
     scene,
     shelf,
@@ -25,7 +24,7 @@ from families.f08_mobile_base import (
 )
 from rle.contracts import Arg, ArraySpec, Function, PythonContract
 from rle.errors import InvalidSubmission
-from rle.report import FamilyResult, Row
+from rle.report import FamilyResult, Row, read_report
 from rle.sim.film import film_states
 from rle.verify_api import Checked, Limits, Trial, VerifyContext, Worker
 
@@ -359,25 +358,44 @@ def compose(
             "per_arm": {arm: metrics.arm_credits(rows, arm) for arm in arms},
             "design_card": task.design_card(design),
             "checks": {check.name: check.ok for check in design.checks},
+            "lost": pictures.lost_points(rows),
+            "frame_span_stress_mpa": pictures.span_stress_mpa(design),
+            "yield_mpa": spec.YIELD_MPA,
         },
         flags=[*flags, *(f for check in design.checks for f in check.findings)],
-        thresholds=figures.thresholds(design, rows),
+        thresholds=pictures.thresholds(design, rows),
     )
 
 
+def media(ctx: VerifyContext, folder: Path) -> None:
+    """Pictures of the design, margin plots and films of chosen trials, after the score is on disk."""
+    rows = read_report((folder.parent / "report.json").read_bytes()).rows
+    checked = ctx.check("mjcf", chassis.CONTRACT)
+    assert checked.canonical is not None
+    design = chassis.inspect(chassis.read_canonical(checked.canonical))
+    controller, _ = check_controller(ctx)
+    pictures.write_pictures(design, folder)
+    pictures.plot_margins(design, rows, folder / "picture_margins.png")
+    params = {"robot_xml": checked.canonical.decode(), "controller": controller}
+    wanted = set(pictures.filmed(rows))
+    for trial in trials(params):
+        if trial.id in wanted:
+            film(ctx, trial, folder / f"{trial.id}.mp4")
+
+
 def film(ctx: VerifyContext, trial: Trial, path: Path) -> None:
-    """Runs a trial again and writes its video; nothing for tests without motion to see."""
-    test = trial.group.partition("/")[2]
-    if test in DRAWN_TESTS:
-        trace = play_scenario(ctx, trial)
-        model, states = trace.robot.model, trace.qpos
-    elif test in SHELF_TESTS:
-        design, arm, _ = unpack(trial)
+    """Runs a scenario or shelf trial again and writes its video."""
+    design, arm, test = unpack(trial)
+    if test in SHELF_TESTS:
         result, _ = play_shelf(ctx, trial, keep_frames=True)
         model = shelf.make_robot(design, arm, SHELF_TESTS[test]).model
-        states = np.array(result.qpos)
+        states, view = np.array(result.qpos), pictures.follow(model, "integration")
+        if trial.index == 0 and test == FIRST_SHELF and result.qpos:
+            last = path.with_name(f"picture_{arm.name}_integration.png")
+            pictures.write_last_frame(design, arm.name, SHELF_TESTS[test], states[-1], last)
     else:
-        return
+        trace = play_scenario(ctx, trial)
+        model, states = trace.robot.model, trace.qpos
+        view = pictures.follow(model, "scenario")
     if len(states):
-        view = figures.follow(model, "integration" if test in SHELF_TESTS else "scenario")
         film_states(path, model, states, spec.VIDEO_HZ, camera=view)

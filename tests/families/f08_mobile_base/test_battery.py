@@ -110,7 +110,9 @@ def test_wheels_carry_the_weight(standing):
     weight_n = standing.robot.model.body_subtreemass[standing.robot.base] * 9.81
     load = standing.wheel_load_n[-500:].mean(axis=0)
     assert load.sum() == pytest.approx(weight_n, rel=0.01)
-    assert standing.net_n[-500:].mean(axis=0) == pytest.approx((0, 0, -weight_n), abs=0.01 * weight_n)
+    assert standing.net_n[-500:].mean(axis=0) == pytest.approx(
+        (0, 0, -weight_n), abs=0.01 * weight_n
+    )
 
 
 def test_wheel_loads_balance_about_the_mass_centre(standing):
@@ -131,7 +133,9 @@ def test_margin_at_rest_is_that_of_the_wheel_rectangle(standing):
 
 def test_a_slope_moves_the_margin_by_h_tan(standing):
     """Leaning gravity by a moves the projection by h tan(a), h over the contacts."""
-    robot = scene.compose(built(ORACLE), PANDA, 2.0, scene.Terrain(gravity_tilt_rad=math.radians(10)))
+    robot = scene.compose(
+        built(ORACLE), PANDA, 2.0, scene.Terrain(gravity_tilt_rad=math.radians(10))
+    )
     rest = battery.equilibrium(PANDA)
     trace = battery.simulate(robot, rest)
     step = trace.n_steps - 1
