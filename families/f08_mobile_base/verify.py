@@ -16,6 +16,7 @@ from families.f08_mobile_base import (
     battery,
     chassis,
     metrics,
+    pictures,
     scene,
     shelf,
     spec,
