@@ -173,6 +173,8 @@ AGENT_MESSAGES: dict[str, str] = {
     "mjcf.twice": "two <{tag}> elements are named {name}",
     "mjcf.count": "{n} <{tag}> elements; at most {max} are accepted",
     "mjcf.root": "line {line}: {what}; everything hangs below the one root body of the card",
+    "mjcf.required": "{missing} missing; the file needs {needed}",
+    "mjcf.extra": "{what} is not accepted; the card lists the parts of the file",
     "mjcf.unstable": "the file reads differently when it is written again",
     "mjcf.compile": "MuJoCo does not compile the file: {fact}",
     "mjcf.finite": "the compiled model has non-finite numbers in {name}",
