@@ -71,8 +71,8 @@ def settle_shortfall(speed_rad_s: float) -> float:
     return 1.0 - linear_credit(speed_rad_s, PROTOCOL.settle_full_rad_s, PROTOCOL.settle_zero_rad_s)
 
 
-def credits(arm: str, x: Mapping[str, float]) -> dict[str, float]:
-    """The ten credits of an arm.
+def checkpoint_credits(arm: str, x: Mapping[str, float]) -> dict[str, float]:
+    """c_i of the ten checkpoints: C1 = s min(1, 2 c_H1), B3 from h and c_B2, the others c(x_i).
 
     Args:
         arm: Name of the arm, which chooses the marks.

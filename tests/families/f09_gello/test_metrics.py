@@ -22,7 +22,7 @@ def test_worked_example():
         "C1": 1.0, "H1": 0.5098, "H2": 0.5389, "H3": 0.4812, "S2a": 0.9474, "S2b": 0.9125,
         "B1": 1.0, "B2": 0.9817, "B3": 0.3711, "B4": 0.6266,
     }  # fmt: skip
-    credit = metrics.credits("franka", FRANKA)
+    credit = metrics.checkpoint_credits("franka", FRANKA)
     assert credit == pytest.approx(expected, abs=1e-4)
     deduction = metrics.deductions({**CLEAN, "printability": 0.5, "buildable": 0.5})
     assert sum(deduction.values()) == pytest.approx(0.015)
@@ -91,7 +91,7 @@ def test_settle_is_linear_between_its_limits(speed, shortfall):
 
 
 def test_nothing_measured_earns_nothing():
-    credit = metrics.credits("ur5e", {})
+    credit = metrics.checkpoint_credits("ur5e", {})
     assert set(credit.values()) == {0.0}
     assert metrics.arm_reward(credit, metrics.deductions({})) == 0.0
     assert sum(metrics.deductions({}).values()) == pytest.approx(0.10)
@@ -99,7 +99,7 @@ def test_nothing_measured_earns_nothing():
 
 def test_deductions_never_make_a_reward_negative_and_missing_arms_count():
     assert metrics.arm_reward(
-        metrics.credits("ur5e", {"B1": 0.0005}), metrics.deductions(CLEAN)
+        metrics.checkpoint_credits("ur5e", {"B1": 0.0005}), metrics.deductions(CLEAN)
     ) == (pytest.approx(0.1))
     assert metrics.score({"franka": 0.9, "ur5e": 0.6}) == pytest.approx(0.5)
     assert metrics.score({}) == 0.0
