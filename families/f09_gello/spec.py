@@ -259,8 +259,8 @@ TASKS: tuple[TaskSpec, ...] = (
             *(
                 f"families/f09_gello/{room}.py"
                 for room in (
-                    "__init__", "spec", "scene", "task", "devices", "clearance",
-                    "software", "metrics", "figures", "preview", "mechanism/*", "numbers/*",
+                    "__init__", "spec", "scene", "task", "clearance",
+                    "software", "metrics", "figures", "dev", "devices/*", "mechanism/*", "numbers/*",
                 )
             ),
             "families/__init__.py",
