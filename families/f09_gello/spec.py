@@ -128,6 +128,11 @@ class Protocol(Frozen):
     """Length of a hold. Source: published."""
     hold_poses: int = 12
     """home, home + hw alt, home - hw alt, then hidden ones. Source: published."""
+    reference_hold_share: float = 0.9
+    """Share of the servo limit that holding the reference arm may need. Source: ours: with +-10 % springs
+    its residual often exceeds the limit, and no software could hold it."""
+    reference_hold_candidates: int = 400
+    """Random poses among which its hold poses are found. Source: ours."""
     settle_s: float = 1.0
     """Passive hold at home of the settle check. Source: card."""
     settle_full_rad_s: float = 0.10

@@ -7,10 +7,10 @@ import numpy as np
 
 from families.f09_gello import task
 from families.f09_gello.mechanism.record import Lead
-from families.f09_gello.spec import CLEARANCE, DEVICES, PROTOCOL
+from families.f09_gello.spec import CLEARANCE, DEVICES, PROTOCOL, SERVO
 
 Streams = Callable[..., np.random.Generator]
-"""(purpose, *ids) -> generator; purposes: device, refarm, probe, holds, paths, residual."""
+"""(purpose, *ids) -> generator; purposes: device, refarm, probe, holds, refholds, paths, residual."""
 
 
 class Draws(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +23,8 @@ class Draws(msgspec.Struct, frozen=True, kw_only=True):
     reference_copies: tuple[tuple[dict[str, float], float], ...]
     holds: np.ndarray
     """Shape (12, nv), rad."""
+    reference_holds: np.ndarray
+    """Hold poses of the reference arm, within reach of its servos. Shape (12, nv), rad."""
     waypoints: tuple[np.ndarray, ...]
     """Of each path, shape (5, nv), rad."""
     residual_poses: np.ndarray
@@ -35,15 +37,32 @@ def draw(arm: str, streams: Streams) -> Draws:
     """Draws one arm's battery. No stream is shared between purposes."""
     copies = range(DEVICES.per_arm)
     path_rng = streams("paths")
+    lead = task.reference_arm(arm, streams("refarm"))
+    reference_copies = tuple(task.sample_device(arm, streams("refarm", k), k) for k in copies)
     return Draws(
         arm=arm,
         copies=tuple(task.sample_device(arm, streams("device", k), k) for k in copies),
-        reference=task.reference_arm(arm, streams("refarm")),
-        reference_copies=tuple(task.sample_device(arm, streams("refarm", k), k) for k in copies),
+        reference=lead,
+        reference_copies=reference_copies,
         holds=task.hold_configs(arm, streams("holds")),
+        reference_holds=holdable(lead, reference_copies, streams("refholds")),
         waypoints=tuple(task.draw_waypoints(arm, path_rng) for _ in range(CLEARANCE.paths)),
         residual_poses=task.random_poses(arm, streams("residual"), PROTOCOL.random_residual_poses),
         probe_noise={
             whose: tuple(streams("probe", whose, k) for k in copies) for whose in ("own", "ref")
         },
     )
+
+
+def holdable(
+    lead: Lead, copies: tuple[tuple[dict[str, float], float], ...], rng: np.random.Generator
+) -> np.ndarray:
+    """Random poses at which every copy's residual is within reach of the servos; the easiest if too few are.
+
+    Without this a hold of the reference arm could fail whatever the software does, and the draw would decide.
+    """
+    poses = task.random_poses(lead.record.arm, rng, PROTOCOL.reference_hold_candidates)
+    models = [task.compose(lead, payload, scale) for scale, payload in copies]
+    worst = np.max([np.abs(task.residual(m, poses)).max(axis=1) for m in models], axis=0)
+    beyond = np.maximum(worst - PROTOCOL.reference_hold_share * SERVO.limit_n_m, 0.0)
+    return poses[np.argsort(beyond, kind="stable")[: PROTOCOL.hold_poses]]

@@ -273,11 +273,12 @@ def _answers(whose: str, lead: Lead, draws: Draws, software: Software) -> list[A
     """Software of each copy, frozen. `whose`: own or ref."""
     arm = ARMS[draws.arm]
     copies = draws.copies if whose == "own" else draws.reference_copies
+    poses = draws.holds if whose == "own" else draws.reference_holds
     grid = {"grid": task.trim_grid(draws.arm)} if whose == "own" else {}
     frozen = []
     for k, device in enumerate(_models(lead, copies)):
         path = task.sample_path(draws.waypoints[k], PROTOCOL.backdrive_dt_s)
-        asked = {"holds": draws.holds, "path": path.q, **grid}
+        asked = {"holds": poses, "path": path.q, **grid}
         noise = draws.probe_noise[whose][k]
 
         def use(worker: Any, device=device, asked=asked, noise=noise) -> Answers:
@@ -299,7 +300,7 @@ def reference(
             continue
         paths = [task.sample_path(w, PROTOCOL.backdrive_dt_s) for w in draws.waypoints]
         hold = worst(
-            [holds(m, draws.holds, t["holds"]) for m, t in zip(models, tables, strict=True)]
+            [holds(m, draws.reference_holds, t["holds"]) for m, t in zip(models, tables, strict=True)]
         )
         drive = worst(
             [backdrive(m, p, t["path"]) for m, p, t in zip(models, paths, tables, strict=True)]
