@@ -119,8 +119,13 @@ def crouch(t: float) -> Plan:
 
 
 def step(t: float) -> Plan:
-    """Slow steps in place: shift right, lift left, shift left, lift right, 2 s each."""
-    reach_m, height_m, quarter_s = 0.109, 0.04, 2.0
+    """Slow steps in place: shift right, lift left, shift left, lift right, 2 s each.
+
+    Pelvis and waist lean over the standing foot: the hips then move less, and the ankle keeps 0.08 rad
+    of its range for balance instead of standing at the stop.
+    """
+    reach_m, height_m, quarter_s = 0.1135, 0.04, 2.0
+    pelvis_lean_rad, waist_lean_rad = 0.1, 0.3
     clock = max(t - FADE_S, 0.0) / quarter_s
     quarter, phase = int(clock) % 4, clock % 1.0
     start = 0.0 if clock < 1.0 else reach_m  # the first shift leaves the middle
@@ -132,12 +137,17 @@ def step(t: float) -> Plan:
     }[quarter]
     lift = height_m * np.sin(np.pi * phase) ** 2
     left, right = (lift if quarter == 1 else 0.0), (lift if quarter == 3 else 0.0)
-    swing = 0.2 * (right - left) / height_m
+    swing, lean = 0.2 * (right - left) / height_m, -com_y_m / reach_m
     return Plan(
         com_y_m=com_y_m,
+        roll_rad=pelvis_lean_rad * lean,
         pitch_rad=0.04,
         lift_m=(left, right),
-        joints={"left_shoulder_pitch": 0.2 - swing, "right_shoulder_pitch": 0.2 + swing},
+        joints={
+            "waist_roll": waist_lean_rad * lean,
+            "left_shoulder_pitch": 0.2 - swing,
+            "right_shoulder_pitch": 0.2 + swing,
+        },
     )
 
 

@@ -223,3 +223,53 @@ def contract(history: int) -> OnnxContract:
 def checked(history: int) -> Checked:
     """The checked artifact as a trial process names it: what a worker loads."""
     return Checked(kind="onnx", contract=contract(history), files=(spec.ONNX_FILE,))
+
+
+def _is_exception(value: Any) -> bool:
+    """onnxruntime's exceptions have no common base below `Exception`."""
+    return isinstance(value, type) and issubclass(value, Exception)
+
+
+class LocalGraph:
+    """The graph in this process, for its author's own evaluation: no sandbox, same runtime settings.
+
+    Args:
+        data: `policy.onnx`.
+        history: H of `policy_meta.json`.
+
+    Raises:
+        InvalidSubmission: `onnx.load`, `onnx.io`.
+    """
+
+    def __init__(self, data: bytes, history: int) -> None:
+        import onnxruntime as ort  # 0.1 s that most users of this module do not need
+        from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        options.log_severity_level = 4
+        try:
+            session = ort.InferenceSession(data, options, ["CPUExecutionProvider"])
+        except tuple(v for v in vars(state).values() if _is_exception(v)) as error:
+            raise InvalidSubmission("onnx.load", fact=str(error).splitlines()[0]) from None
+        wanted = contract(history)
+        for side, found, (want,) in (
+            ("input", session.get_inputs(), wanted.inputs),
+            ("output", session.get_outputs(), wanted.outputs),
+        ):
+            fits = [(v.name, v.type, v.shape[1:]) for v in found] == [
+                (want.name, "tensor(float)", list(want.shape[1:]))
+            ]
+            if not fits:
+                shown = ", ".join(f"{v.name} {v.type} {v.shape}" for v in found)
+                expected = (
+                    f"{side} {want.name} {want.dtype} {list(want.shape)} for history {history}"
+                )
+                raise InvalidSubmission("onnx.io", expected=expected, found=shown)
+        self._session = session
+
+    def act(self, frames: np.ndarray) -> np.ndarray:
+        """Action for an observation history, float32 (1, 160 H) to (1, 29)."""
+        return self._session.run(["actions"], {"obs": frames})[0]

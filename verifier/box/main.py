@@ -123,6 +123,9 @@ def no_new_privileges(ppid: int) -> None:
 def start(config: dict, channel_fds: tuple[int, int]):
     """Runs the start order; what the plan names and cannot be done is reported, not hidden.
 
+    The libraries of the role are imported last, inside the sandbox: onnxruntime starts threads when
+    it is imported, and a layer holds the thread that applied it and those that come after.
+
     Returns:
         The role object, the layers reached, and what failed as {layer: fact}.
     """
@@ -133,9 +136,6 @@ def start(config: dict, channel_fds: tuple[int, int]):
     landlock, seccomp = _load_layer("landlock"), _load_layer("seccomp")
     if "seccomp" in config["layers"]:
         import pyseccomp  # noqa: F401  (starts helpers, so before the limits)
-    _load_package()
-    role = importlib.import_module(f"{PACKAGE}.{config['role']}").build(config)
-
     close_other_fds(set(channel_fds) | set(config["keep_fds"]))
     steps = {
         "rlimits": lambda: set_rlimits(config),
@@ -149,6 +149,8 @@ def start(config: dict, channel_fds: tuple[int, int]):
             unix_sockets=config["unix_sockets"],
         ),
     }
+    if (threads := len(os.listdir("/proc/self/task"))) != 1:
+        raise SystemExit(f"{threads} threads before the sandbox; it would hold the first one only")
     reached, failed = [], {}
     for layer, apply in steps.items():
         if layer in config["layers"]:
@@ -157,6 +159,8 @@ def start(config: dict, channel_fds: tuple[int, int]):
                 reached.append(layer)
             except OSError as error:
                 failed[layer] = str(error)[:200]
+    _load_package()
+    role = importlib.import_module(f"{PACKAGE}.{config['role']}").build(config)
     return role, reached, failed
 
 
@@ -193,6 +197,8 @@ def main() -> None:
     hello = {"layers": reached, "failed": failed}
     channel.send(wire.HELLO, 0, wire.encode_fields(hello))
     serve(channel, role)
+    sys.stdout.flush()
+    os._exit(0)  # libraries that wait for threads they could not start would hang in their exit
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 
     u32 length of the payload, u8 type, u64 sequence, payload        (little-endian)
 
-LOAD, RESET and READY carry msgpack; ACT and REPLY carry raw arrays, one after the other, whose
-shapes and dtypes both sides know from the contract. Nothing is ever unpickled.
+LOAD, RESET and READY carry msgpack. ACT carries the number of a declared function (u64) and raw
+arrays, REPLY raw arrays; their shapes and dtypes both sides know from the contract, and each is
+padded with zeros to a multiple of 8 bytes. Nothing is ever unpickled.
 """
 
 import math
@@ -21,6 +22,10 @@ HELLO, READY, REPLY, FAULT = 16, 17, 18, 19
 
 PARENT_LIMIT = 32 * 2**20
 """Largest payload that the verifier sends, bytes."""
+FUNCTION = struct.Struct("<Q")
+"""Number of the declared function, at the head of an ACT."""
+ALIGNMENT = 8
+"""Arrays start at multiples of this, so that every library may read them in place."""
 FAULT_LIMIT = 2048
 """Largest FAULT payload, bytes."""
 
@@ -86,8 +91,8 @@ class Channel:
 
 
 def array_bytes(spec: dict) -> int:
-    """Bytes of one declared array: `{"shape": [...], "dtype": "float64"}`."""
-    return math.prod(spec["shape"]) * DTYPES[spec["dtype"]].itemsize
+    """Bytes of one declared array, padding included: `{"shape": [...], "dtype": "float64"}`."""
+    return -(-math.prod(spec["shape"]) * DTYPES[spec["dtype"]].itemsize // ALIGNMENT) * ALIGNMENT
 
 
 def unpack_arrays(specs: list[dict], payload: bytes | bytearray | memoryview) -> list[np.ndarray]:
@@ -102,9 +107,8 @@ def unpack_arrays(specs: list[dict], payload: bytes | bytearray | memoryview) ->
     arrays, offset = [], 0
     for spec in specs:
         dtype, count = DTYPES[spec["dtype"]], math.prod(spec["shape"])
-        array = np.frombuffer(payload, dtype, count, offset).reshape(spec["shape"])
-        arrays.append(array)
-        offset += array.nbytes
+        arrays.append(np.frombuffer(payload, dtype, count, offset).reshape(spec["shape"]))
+        offset += array_bytes(spec)
     return arrays
 
 
@@ -123,7 +127,8 @@ def pack_arrays(specs: list[dict], arrays: list[np.ndarray] | tuple[np.ndarray, 
             raise ValueError(
                 f"{spec['name']}: got {array.dtype} {array.shape}, declared {dtype} {shape}"
             )
-        parts.append(np.ascontiguousarray(array).data.cast("B"))
+        parts.append(array.tobytes())
+        parts.append(bytes(array_bytes(spec) - array.nbytes))
     return b"".join(parts)
 
 

@@ -95,7 +95,9 @@ def restrict(readable: Iterable[str], writable: Iterable[str] = ()) -> int:
     if version == 0:
         raise LandlockError(errno.ENOSYS, "this kernel offers no Landlock")
     handled = fs_rights(version)
-    attributes = _Ruleset(fs=handled, net=NET_TCP * (version >= 4), scoped=SCOPE_ALL * (version >= 6))
+    attributes = _Ruleset(
+        fs=handled, net=NET_TCP * (version >= 4), scoped=SCOPE_ALL * (version >= 6)
+    )
     size = 8 if version < 4 else 16 if version < 6 else 24
     ruleset_fd = _call(CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(size), 0)
     try:

@@ -103,5 +103,3 @@ def _judge(answer: dict, plan: Plan) -> SelfTest:
     return SelfTest(
         blocked=sorted(set(answer["forbidden"]) - set(escaped)), allowed=sorted(answer["allowed"])
     )
-
-
