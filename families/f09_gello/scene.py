@@ -197,6 +197,13 @@ def _device(
     )
 
 
+def nominal_xml(record: Record) -> str:
+    """The nominal device as MJCF without files: what a submission's software is given."""
+    spec = device_spec(record, DEVICES.payload_nominal_kg)
+    spec.compile()
+    return spec.to_xml()
+
+
 @cache
 def stock_device(name: str) -> Device:
     """The uncompensated arm with the nominal payload. Shared: not to be changed."""

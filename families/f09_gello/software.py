@@ -214,15 +214,15 @@ class LocalTrim:
 
     Args:
         path: The file; it is trusted.
-        model: Nominal model of the arm in question.
+        model_xml: Nominal model of the arm in question.
 
     Raises:
         TrialFault: The file cannot be imported.
     """
 
-    def __init__(self, path: Path, model: mujoco.MjModel) -> None:
+    def __init__(self, path: Path, model_xml: str) -> None:
         self._functions = {f.name: f for f in contract(path.parent.name).functions}
-        self._kept: dict[str, Any] = {"model": model}
+        self._kept: dict[str, Any] = {"model": mujoco.MjModel.from_xml_string(model_xml)}
         try:
             self._module = _import(path)
         except Exception as error:  # whatever a submission's import raises is its own fault

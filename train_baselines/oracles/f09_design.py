@@ -30,6 +30,10 @@ SINK_M = 0.0004
 """How far a ball sinks into what it touches; the card allows 1 mm."""
 RADII_M = (0.03, 0.045, 0.06, 0.08, 0.10, 0.12)
 """Distances of the places from points on a link."""
+OVERSWING = 1.5
+"""Stretch of the workspace within which a pushed arm must come back."""
+OVERSWING_SLACK_N_M = 0.10
+"""Residual allowed there beyond that of the workspace."""
 MIN_MASS_KG = 0.012
 """Lighter balls are left out."""
 
@@ -71,10 +75,18 @@ def sample_poses(arm: str, rng: np.random.Generator, count: int) -> np.ndarray:
     return np.vstack([corners, task.random_poses(arm, rng, count)])
 
 
+def wider_poses(arm: str, rng: np.random.Generator, count: int) -> np.ndarray:
+    """Random poses of the workspace stretched by `OVERSWING`: where a push may carry the arm."""
+    home = np.array(ARMS[arm].home_rad)
+    return home + OVERSWING * (task.random_poses(arm, rng, count) - home)
+
+
 # ------------------------------------------------------------------------------------- the places
 
 
-def points_to_geom_m(model: mujoco.MjModel, data: mujoco.MjData, geom: int, points: np.ndarray) -> np.ndarray:
+def points_to_geom_m(
+    model: mujoco.MjModel, data: mujoco.MjData, geom: int, points: np.ndarray
+) -> np.ndarray:
     """Distance of world points to a stock geom (capsule, box or cylinder); 0 or below inside. Shape (n,)."""
     local = (points - data.geom_xpos[geom]) @ data.geom_xmat[geom].reshape(3, 3)
     size = model.geom_size[geom]
@@ -91,26 +103,36 @@ def points_to_geom_m(model: mujoco.MjModel, data: mujoco.MjData, geom: int, poin
     return np.linalg.norm(np.maximum(gap, 0), axis=1) + np.minimum(gap.max(axis=1), 0)
 
 
-def find_places(arm_name: str, rng: np.random.Generator, blocked: Sequence[tuple[str, np.ndarray]]) -> Places:
+def find_places(
+    arm_name: str,
+    rng: np.random.Generator,
+    blocked: Sequence[tuple[str, np.ndarray]],
+    only_body: str | None = None,
+) -> Places:
     """Grid around every moving link, with the heaviest clear ball of each place.
 
     Args:
         arm_name: The arm.
         rng: Draws the poses that clearance is looked at.
         blocked: Places (body, at_m) that an earlier design found wanting; a ball's width around is left out.
+        only_body: Link that may carry balls; None: every moving one.
     """
     device = scene.stock_device(arm_name)
     model, arm = device.model, ARMS[arm_name]
     directions = _directions()
     rows: list[tuple[str, np.ndarray, np.ndarray]] = []
     for i in range(2, arm.nv + 1):
+        if only_body not in (None, f"lead_link{i}"):
+            continue
         end = np.array(arm.links[i][:3] if i < arm.nv else model.body("lead_handle").pos)
         for share in (0.0, 0.5, 1.0):
             anchor = share * end
             for radius in RADII_M:
                 for direction in directions:
                     at = anchor + radius * direction
-                    near = any(b == f"lead_link{i}" and np.linalg.norm(at - p) < 0.03 for b, p in blocked)
+                    near = any(
+                        b == f"lead_link{i}" and np.linalg.norm(at - p) < 0.03 for b, p in blocked
+                    )
                     if not near:
                         rows.append((f"lead_link{i}", at, anchor))
     bodies = [row[0] for row in rows]
@@ -159,7 +181,10 @@ def _room(
             parent = model.body_parentid[body_id] == model.geom_bodyid[geom]
             for rod in rods:
                 hit = points_to_geom_m(model, data, geom, rod) < STRUT_RADIUS_M + limit
-                beside = np.linalg.norm(rod - np.where(parent[:, None], origin, data.xpos[model.geom_bodyid[geom]]), axis=1)
+                beside = np.linalg.norm(
+                    rod - np.where(parent[:, None], origin, data.xpos[model.geom_bodyid[geom]]),
+                    axis=1,
+                )
                 exempt = (child | parent) & (beside < CLEARANCE.joint_exempt_m - 0.012)
                 room = np.where(foreign & hit & ~exempt, -1.0, room)
     return room
@@ -168,7 +193,9 @@ def _room(
 # ------------------------------------------------------------------------------ the linear program
 
 
-def torque_columns(arm_name: str, bodies: Sequence[str], at_m: np.ndarray, poses: np.ndarray) -> np.ndarray:
+def torque_columns(
+    arm_name: str, bodies: Sequence[str], at_m: np.ndarray, poses: np.ndarray
+) -> np.ndarray:
     """Torque of one kilogram at each place. Shape (n poses, nv, n places), N m."""
     model = scene.stock_device(arm_name).model
     data = mujoco.MjData(model)
@@ -187,12 +214,14 @@ def torque_columns(arm_name: str, bodies: Sequence[str], at_m: np.ndarray, poses
                 base[b] = (jacobian[2].copy(), turning)
             up, turning = base[b]
             arm_vector = data.xmat[b].reshape(3, 3) @ at_m[i]
-            row[:, i] = PHYSICS.gravity_m_s2 * (up + turning[0] * arm_vector[1] - turning[1] * arm_vector[0])
+            row[:, i] = PHYSICS.gravity_m_s2 * (
+                up + turning[0] * arm_vector[1] - turning[1] * arm_vector[0]
+            )
     return out
 
 
 def solve(
-    record: Record, places: Places, poses: np.ndarray, want: Want
+    record: Record, places: Places, poses: np.ndarray, slack_n_m: np.ndarray, want: Want
 ) -> tuple[tuple[Spring, ...], np.ndarray, float]:
     """Springs and masses with the smallest largest residual over light and heavy payloads.
 
@@ -200,6 +229,7 @@ def solve(
         record: Parts that are already there (struts); its springs are ignored.
         places: Candidate places.
         poses: Shape (n, nv).
+        slack_n_m: Residual allowed at each pose beyond the smallest largest one. Shape (n,).
         want: Limits.
 
     Returns:
@@ -220,10 +250,11 @@ def solve(
     block[:, :, 2 * ns :] = columns
     flat = block.reshape(-1, 2 * ns + n)
     ones = np.ones((len(flat), 1))
+    slack = np.repeat(slack_n_m, arm.nv)
     rows, limits = [], []
     for g in gravity:
         rows += [np.hstack([-ones, flat]), np.hstack([-ones, -flat])]
-        limits += [-g.ravel(), g.ravel()]
+        limits += [slack - g.ravel(), slack + g.ravel()]
     for sign in (1.0, -1.0):  # +-c <= 1.2 k, a little inside
         row = np.zeros((ns, 1 + 2 * ns + n))
         row[:, 1 : 1 + ns] = -PART_RULES.preload_max_rad * 0.999 * np.eye(ns)
@@ -235,7 +266,9 @@ def solve(
     rows.append(total)
     limits.append(np.array([want.mass_max_kg]))
     cost = np.concatenate([[1.0], np.zeros(2 * ns), np.full(n, want.mass_weight)])
-    bounds = [(0, None)] + [(0, PART_RULES.stiffness_max_n_m_per_rad * 0.999)] * ns + [(None, None)] * ns
+    bounds = (
+        [(0, None)] + [(0, PART_RULES.stiffness_max_n_m_per_rad * 0.999)] * ns + [(None, None)] * ns
+    )
     bounds += [(0, m) for m in places.mass_max_kg]
     result = linprog(cost, np.vstack(rows), np.concatenate(limits), bounds=bounds, method="highs")
     if result.status != 0:
@@ -264,22 +297,47 @@ def strut(name: str, body: str, start: np.ndarray, end: np.ndarray) -> Part:
     )  # fmt: skip
 
 
-def parts_for(places: Places, masses: np.ndarray) -> tuple[Part, ...]:
-    """Steel balls of the given masses, each on a strut where it does not touch its link."""
+def parts_for(places: Places, masses: np.ndarray, struts: int = 1) -> tuple[Part, ...]:
+    """Steel balls of the given masses, each on one strut or on two that spread along the link's axis."""
     parts: list[Part] = []
     for i, mass in enumerate(masses):
         radius = round(ball_radius_m(float(mass)), 6)
         body, at, anchor = places.body[i], places.at_m[i], places.anchor_m[i]
         parts.append(
-            Part(f"cw_{i + 1}", body, "sphere", (radius,), tuple(at.round(6).tolist()), (1.0, 0.0, 0.0, 0.0), STEEL)
+            Part(
+                f"cw_{i + 1}",
+                body,
+                "sphere",
+                (radius,),
+                tuple(at.round(6).tolist()),
+                (1.0, 0.0, 0.0, 0.0),
+                STEEL,
+            )
         )
         inward = at + (anchor - at) * max(0.0, (radius - 0.006) / np.linalg.norm(at - anchor))
-        parts.append(strut(f"sup_{i + 1}", body, anchor, inward))
+        if struts == 1:
+            parts.append(strut(f"sup_{i + 1}", body, anchor, inward))
+            continue
+        for side, foot in zip("ab", _feet(body, anchor), strict=True):
+            parts.append(strut(f"sup_{i + 1}{side}", body, foot, inward))
     return tuple(parts)
 
 
+def _feet(body: str, anchor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Two points of a link's capsule axis around (or beside) the anchor."""
+    length = float(np.linalg.norm(anchor))
+    along = anchor / length if length > 0 else np.array([0.0, 0.0, 1.0])
+    spread = 0.008
+    return anchor - spread * along, anchor + spread * along
+
+
 def _take(places: Places, index: np.ndarray) -> Places:
-    return Places([places.body[i] for i in index], places.at_m[index], places.anchor_m[index], places.mass_max_kg[index])
+    return Places(
+        [places.body[i] for i in index],
+        places.at_m[index],
+        places.anchor_m[index],
+        places.mass_max_kg[index],
+    )
 
 
 def _spread(places: Places, masses: np.ndarray, balls_max: int) -> np.ndarray:
@@ -298,34 +356,74 @@ def _spread(places: Places, masses: np.ndarray, balls_max: int) -> np.ndarray:
     return np.array(chosen, dtype=int)
 
 
-def design(arm_name: str, want: Want, rng: np.random.Generator) -> Lead:
+def _best_single(
+    arm_name: str,
+    places: Places,
+    masses: np.ndarray,
+    poses: np.ndarray,
+    slack_n_m: np.ndarray,
+    want: Want,
+) -> Places:
+    """Several balls of one link act like one at their centroid: the best of the places around it."""
+    centroid = masses @ places.at_m / masses.sum()
+    nearest = np.argsort(np.linalg.norm(places.at_m - centroid, axis=1))[:40]
+    singles = [_take(places, np.array([i])) for i in nearest]
+    left = [solve(Record(arm_name), single, poses, slack_n_m, want)[2] for single in singles]
+    return singles[int(np.argmin(left))]
+
+
+def design(
+    arm_name: str,
+    want: Want,
+    rng: np.random.Generator,
+    only_body: str | None = None,
+    struts: int = 1,
+) -> Lead:
     """A legal, clear arm with springs, balls and struts.
 
     Raises:
         RuntimeError: No clear design after several rounds.
     """
-    poses = sample_poses(arm_name, rng, 150)
+    inside, wide = sample_poses(arm_name, rng, 150), wider_poses(arm_name, rng, 120)
+    poses = np.vstack([inside, wide])
+    slack = np.repeat([0.0, OVERSWING_SLACK_N_M], [len(inside), len(wide)])
     check = [task.teleop_path(arm_name, rng, CLEARANCE.dt_s).q for _ in range(12)]
     blocked: list[tuple[str, np.ndarray]] = []
     for _ in range(12):
-        places = find_places(arm_name, np.random.default_rng(int(rng.integers(2**31))), blocked)
-        _, masses, _ = solve(Record(arm_name), places, poses[::4], want)
-        places = _take(places, _spread(places, masses, want.balls_max))
+        places = find_places(
+            arm_name, np.random.default_rng(int(rng.integers(2**31))), blocked, only_body
+        )
+        _, masses, _ = solve(Record(arm_name), places, poses[::4], slack[::4], want)
+        if want.balls_max == 1:
+            places = _best_single(arm_name, places, masses, poses[::4], slack[::4], want)
+        else:
+            places = _take(places, _spread(places, masses, want.balls_max))
         record = Record(arm_name)
         masses = np.full(len(places.body), MIN_MASS_KG)
         for _ in range(4):  # the struts weigh something; their length depends on the balls
-            rods = tuple(p for p in parts_for(places, masses) if not p.is_metal)
-            springs, masses, largest = solve(Record(arm_name, parts=rods), places, poses, want)
+            rods = tuple(p for p in parts_for(places, masses, struts) if not p.is_metal)
+            springs, masses, largest = solve(
+                Record(arm_name, parts=rods), places, poses, slack, want
+            )
             keep = np.flatnonzero(masses >= MIN_MASS_KG)
             places, masses = _take(places, keep), masses[keep]
-            record = Record(arm_name, springs=springs, parts=parts_for(places, masses))
-        lead = clearance.drop_unbuildable(Lead(record=record, n_parts=len(record.parts), n_springs=len(springs)))
+            record = Record(arm_name, springs=springs, parts=parts_for(places, masses, struts))
+        lead = clearance.drop_unbuildable(
+            Lead(record=record, n_parts=len(record.parts), n_springs=len(springs))
+        )
         device = scene.compose(lead.record)
         offences = [clearance.first_offence(device, path) for path in check]
         named = {n for o in offences if o for n in (o.a, o.b)} | {f.element for f in lead.findings}
-        bad = [i for i in range(len(masses)) if {f"cw_{i + 1}", f"sup_{i + 1}"} & named]
-        print(f"{arm_name}: {len(masses)} balls, {device.mass_kg:.3f} kg, largest residual {largest:.4f} N m, "
-              f"wanting {[(places.body[i], places.at_m[i].round(3).tolist()) for i in bad]} {sorted(named)}", flush=True)
+        bad = [
+            i
+            for i in range(len(masses))
+            if any(n.rstrip("ab") in (f"cw_{i + 1}", f"sup_{i + 1}") for n in named)
+        ]
+        print(
+            f"{arm_name}: {len(masses)} balls, {device.mass_kg:.3f} kg, largest residual {largest:.4f} N m, "
+            f"wanting {[(places.body[i], places.at_m[i].round(3).tolist()) for i in bad]} {sorted(named)}",
+            flush=True,
+        )
         if not bad:
             return lead
         blocked += [(places.body[bad[0]], places.at_m[bad[0]])]

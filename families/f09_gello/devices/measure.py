@@ -5,7 +5,6 @@ Every x is the worst over the three copies. What cannot be measured (unstable ph
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 import mujoco
@@ -14,7 +13,7 @@ import numpy as np
 from families.f09_gello import clearance, metrics, scene, task
 from families.f09_gello.devices.draws import Draws
 from families.f09_gello.mechanism.record import Lead
-from families.f09_gello.software import Answers, freeze
+from families.f09_gello.software import Answers, Caller, freeze
 from families.f09_gello.spec import (
     ARMS,
     CLEARANCE,
@@ -26,8 +25,8 @@ from families.f09_gello.spec import (
 )
 from rle.errors import SimulationError
 
-Software = Callable[[str, int, mujoco.MjModel, Callable[[Any], Answers]], Answers]
-"""(own or ref, copy, nominal model, what to do with the worker) -> answers."""
+Software = Callable[[str, Callable[[Caller], Answers]], Answers]
+"""(nominal model as MJCF, what to do with the worker that holds it) -> answers."""
 
 
 class Worst(msgspec.Struct, frozen=True):
@@ -61,6 +60,8 @@ class Battery(msgspec.Struct, frozen=True, kw_only=True):
     mass_kg: float
     trim_faults: int = 0
     timed_out: bool = False
+    probes_accepted: int = 0
+    """Pairs of arm and copy whose probe plan was accepted, of six."""
     notes: tuple[str, ...] = ()
     diagnostics: dict[str, float] = {}
     """S2 with nominal software, settle speed, push peak and final."""
@@ -93,6 +94,7 @@ def measure(lead: Lead, draws: Draws, software: Software) -> Battery:
         mass_kg=device.mass_kg,
         trim_faults=sum(a.faults for a in answers),
         timed_out=any(a.timed_out for a in answers),
+        probes_accepted=sum(a.probe_accepted for a in answers),
         notes=tuple(notes),
         diagnostics=diagnostics,
         series=series,
@@ -148,7 +150,7 @@ def passive(lead: Lead, draws: Draws, series: dict[str, list[float]]) -> dict[st
     paths = [task.sample_path(w, PROTOCOL.backdrive_dt_s) for w in draws.waypoints]
     h3 = [backdrive(m, path) for m, path in zip(models, paths, strict=True)]
     off = np.zeros_like(draws.holds)
-    series["path_t_s"] = (np.arange(len(h3[0])) * PROTOCOL.backdrive_dt_s).tolist()
+    series["t_s"] = (np.arange(len(h3[0])) * PROTOCOL.backdrive_dt_s).tolist()
     series["path_passive_n_m"] = h3[0].max(axis=1).tolist()
     for joint in range(models[0].nv):
         series[f"path_residual_j{joint + 1}_n_m"] = task.residual(models[0], paths[0].q)[
@@ -275,16 +277,20 @@ def _answers(whose: str, lead: Lead, draws: Draws, software: Software) -> list[A
     copies = draws.copies if whose == "own" else draws.reference_copies
     poses = draws.holds if whose == "own" else draws.reference_holds
     grid = {"grid": task.trim_grid(draws.arm)} if whose == "own" else {}
+    model_xml = scene.nominal_xml(lead.record)
     frozen = []
     for k, device in enumerate(_models(lead, copies)):
         path = task.sample_path(draws.waypoints[k], PROTOCOL.backdrive_dt_s)
         asked = {"holds": poses, "path": path.q, **grid}
         noise = draws.probe_noise[whose][k]
 
-        def use(worker: Any, device=device, asked=asked, noise=noise) -> Answers:
+        def use(worker: Caller, device=device, asked=asked, noise=noise) -> Answers:
             return freeze(worker, arm, lambda q: task.run_probe(device, q, noise), asked)
 
-        frozen.append(software(whose, k, task.compose(lead), use))
+        try:
+            frozen.append(software(model_xml, use))
+        except SimulationError:
+            frozen.append(Answers(notes=("software absent: a probe was unstable",)))
     return frozen
 
 
@@ -300,7 +306,10 @@ def reference(
             continue
         paths = [task.sample_path(w, PROTOCOL.backdrive_dt_s) for w in draws.waypoints]
         hold = worst(
-            [holds(m, draws.reference_holds, t["holds"]) for m, t in zip(models, tables, strict=True)]
+            [
+                holds(m, draws.reference_holds, t["holds"])
+                for m, t in zip(models, tables, strict=True)
+            ]
         )
         drive = worst(
             [backdrive(m, p, t["path"]) for m, p, t in zip(models, paths, tables, strict=True)]
