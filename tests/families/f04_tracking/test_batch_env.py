@@ -9,7 +9,7 @@ import torch
 
 import rle.envs  # noqa: F401  (registers the ids)
 from families.f04_tracking import batch_env, draws, metrics, policy, spec, task
-from families.f04_tracking.batch_env import TrackingEnv, reward
+from families.f04_tracking.batch_env import TrackingEnv
 from families.f04_tracking.reference import load_clip
 from rle import registry
 from rle.sim.batch import State
@@ -64,11 +64,12 @@ def test_perfect_tracking_pays_the_sum_of_the_weights():
         target.body_pos[:, spec.ANCHOR_INDEX], target.body_quat_wxyz[:, spec.ANCHOR_INDEX],
         target.body_pos[:, spec.ANCHOR_INDEX], target.body_quat_wxyz[:, spec.ANCHOR_INDEX], torch,
     )  # fmt: skip
-    limit = torch.full((spec.ACTION_DIM,), 4.0)
-    earned, terms = reward(robot, state, target, moved, zeros, zeros, -limit, limit)
+    limits = tuple(torch.full((spec.ACTION_DIM,), x) for x in (-4.0, 4.0))
+    pay = metrics.training_reward
+    earned, terms = pay(robot, state, target, moved, zeros, zeros, limits, torch)
     assert earned[0].item() == pytest.approx(0.1, abs=1e-4)
     assert earned[1].item() == pytest.approx(0.1 - 0.02 * 0.2, abs=1e-4)  # two touching bodies
-    shaken, _ = reward(robot, state, target, moved, zeros + 0.1, zeros, -limit, limit)
+    shaken, _ = pay(robot, state, target, moved, zeros + 0.1, zeros, limits, torch)
     # - 0.1 x 29 x 0.1^2 x 0.02
     assert (earned - shaken)[0].item() == pytest.approx(0.1 * 29 * 0.01 * 0.02, abs=1e-6)
     assert terms["joint_limit"].tolist() == [0.0, 0.0]
