@@ -67,7 +67,7 @@ def push_m(peak_m: float, final_m: float) -> float:
 
 
 def settle_shortfall(speed_rad_s: float) -> float:
-    """0 up to 0.10 rad/s, 1 from 0.15 rad/s, linear between; 1 for a non-finite speed."""
+    """v = clip((speed - 0.10) / (0.15 - 0.10), 0, 1), rad/s; 1 for a non-finite speed."""
     return 1.0 - linear_credit(speed_rad_s, PROTOCOL.settle_full_rad_s, PROTOCOL.settle_zero_rad_s)
 
 

@@ -17,6 +17,7 @@ from families.f09_gello import clearance, scene
 from families.f09_gello.mechanism.record import Finding, Lead, Record, Spring, volume_m3
 from families.f09_gello.mechanism.rules import read
 from families.f09_gello.spec import (
+    ARM_NAMES,
     ARMS,
     DEVICES,
     PART_RULES,
@@ -247,6 +248,8 @@ class Trace(NamedTuple):
     """Rates at the end, rad/s."""
     displacement_m: np.ndarray
     """Displacement after every step. Shape (steps,)."""
+    poses: np.ndarray
+    """Poses before every step, where they were recorded. Shape (steps, nv) or (0, nv), rad."""
 
 
 def servo_run(
@@ -255,6 +258,7 @@ def servo_run(
     ff: np.ndarray,
     duration_s: float,
     push_n: float = 0.0,
+    is_recorded: bool = False,
 ) -> Trace:
     """Starts at rest at `target` and lets the servos hold it.
 
@@ -266,6 +270,7 @@ def servo_run(
         ff: Constant feedforward, shape (nv,), N m.
         duration_s: Length of the run.
         push_n: Force on the handle along world +x during the push window.
+        is_recorded: Whether to keep the poses.
 
     Raises:
         SimulationError: MuJoCo warned, or the state is not finite.
@@ -285,11 +290,14 @@ def servo_run(
         (round(PROTOCOL.push_from_s / dt), round(PROTOCOL.push_to_s / dt)) if push_n else (-1, -1)
     )
     places = np.empty((round(duration_s / dt), 3))
+    poses = np.empty((len(places) if is_recorded else 0, model.nv))
     for k in range(len(places)):
         if k == window[0]:
             push[0] = push_n
         elif k == window[1]:
             push[0] = 0.0
+        if is_recorded:
+            poses[k] = q
         np.multiply(q, -kp, out=torque)
         torque += constant
         np.multiply(qd, kv, out=damping)
@@ -301,7 +309,7 @@ def servo_run(
     guard.check(model, data, "servo run")
     mujoco.mj_kinematics(model, data)
     moved = np.linalg.norm(np.vstack([places[1:], site]) - start, axis=1)
-    return Trace(float(moved.max()), float(moved[-1]), q.copy(), qd.copy(), moved)
+    return Trace(float(moved.max()), float(moved[-1]), q.copy(), qd.copy(), moved, poses)
 
 
 def simulate_hold(model: mujoco.MjModel, q: np.ndarray, ff: np.ndarray) -> float:
@@ -346,3 +354,10 @@ def run_probe(model: mujoco.MjModel, targets: np.ndarray, rng: np.random.Generat
     off = np.zeros(model.nv)
     settled = np.array([servo_run(model, t, off, DEVICES.probe_settle_s).q for t in targets])
     return settled + rng.normal(0.0, DEVICES.probe_noise_rad, size=settled.shape)
+
+
+def make_env(_task: object, arm: str = ARM_NAMES[0]):
+    """The Gymnasium preview of one stock arm; see `dev.Preview`."""
+    from families.f09_gello.dev import Preview  # Gymnasium is not needed for a score
+
+    return Preview(arm)

@@ -23,6 +23,7 @@ from families.f09_gello.scene import stock_xml
 from families.f09_gello.spec import ARM_NAMES
 from rle.paths import assets_dir
 from train_baselines.oracles import f09_design as design
+from train_baselines.oracles.f09_places import Places, Want
 
 TRIM = Path(__file__).with_name("f09_trim.py")
 NOMINAL_TRIM = Path(__file__).with_name("f09_trim_nominal.py")
@@ -107,14 +108,14 @@ def write(folder: Path, lead: Lead, trim: Path) -> None:
 
 def oracle(arm: str) -> Lead:
     """Springs and balls of the linear program."""
-    return design.design(arm, design.Want(), np.random.default_rng(SEEDS[arm]))
+    return design.design(arm, Want(), np.random.default_rng(SEEDS[arm]))
 
 
 def springs(arm: str) -> Lead:
     """Springs on joints 2 to 4, best of the same program without masses."""
-    want = design.Want(mass_max_kg=0.0, spring_joints=(2, 3, 4))
+    want = Want(mass_max_kg=0.0, spring_joints=(2, 3, 4))
     poses = design.sample_poses(arm, np.random.default_rng(SEEDS[arm]), 150)
-    nowhere = design.Places([], np.zeros((0, 3)), np.zeros((0, 3)), np.zeros(0))
+    nowhere = Places([], np.zeros((0, 3)), np.zeros((0, 3)), np.zeros(0))
     found, _, _ = design.solve(Record(arm), nowhere, poses, np.zeros(len(poses)), want)
     return Lead(record=Record(arm, springs=found), n_springs=len(found))
 
@@ -125,9 +126,15 @@ def simple(arm: str) -> Lead:
     Raises:
         RuntimeError: No clear design.
     """
-    want = design.Want(mass_max_kg=0.6, balls_max=1, spring_joints=(2,))
-    rng = np.random.default_rng(SEEDS[arm])
-    return design.design(arm, want, rng, only_body=SIMPLE_BODY[arm], struts=2)
+    want = Want(
+        mass_max_kg=0.6,
+        balls_max=1,
+        spring_joints=(2,),
+        only_body=SIMPLE_BODY[arm],
+        radii_m=(0.06, 0.08, 0.10, 0.12, 0.14, 0.16),
+        struts=2,
+    )
+    return design.design(arm, want, np.random.default_rng(SEEDS[arm]))
 
 
 def as_mesh(lead: Lead) -> Lead:
