@@ -45,7 +45,7 @@ class Settings:
     root_lin_vel_weight: float = 10.0
     root_ang_vel_weight: float = 2.0
     joint_vel_weight: float = 0.2
-    control_weight: float = 1.0
+    control_weight: float = 3.0
     """On rad^2 of servo target."""
     end_iterations: int = 30
     """Riccati steps at the last frame before the recursion starts."""
@@ -84,6 +84,8 @@ class Plan:
     """Ankle positions in the clip, left and right, shape (T, 2, 3)."""
     support: np.ndarray
     """Share of each foot in the anchor, shape (T, 2): a half each, or all of the one that stands."""
+    firm: np.ndarray
+    """Feet that the linearisation counts on, shape (T, 2)."""
     transition: np.ndarray
     """State map over one control period at every `stride`-th frame, shape (S, 70, 70)."""
     control: np.ndarray
@@ -151,7 +153,7 @@ def prepare(g1: scene.G1, reference: Reference, settings: Settings) -> Plan:
     firm = load >= settings.min_load
     transition, control = _linearise(g1, qpos, qvel, feedforward, firm, settings)
     gains = _riccati(transition, control, len(qpos), settings)
-    return Plan(qpos, qvel, feedforward, gains, feet_m, support, transition, control)
+    return Plan(qpos, qvel, feedforward, gains, feet_m, support, firm, transition, control)
 
 
 def _feedforward(
