@@ -265,8 +265,14 @@ def first_offence(device: Device, path: np.ndarray, index: int = 0) -> Offence |
     return None
 
 
-def share_clear(device: Device, paths: Sequence[np.ndarray]) -> tuple[float, Offence | None]:
-    """Share of paths without an offence, and the first offence found."""
+def share_clear(lead: Lead, paths: Sequence[np.ndarray]) -> tuple[float, Offence | None]:
+    """Share of paths without an offence, and the first offence found.
+
+    Args:
+        lead: The arm; distances do not depend on masses.
+        paths: Poses of each path, shape (n, nv), rad.
+    """
+    device = compose(lead.record)
     offences = [first_offence(device, path, i) for i, path in enumerate(paths)]
     found = [offence for offence in offences if offence is not None]
     return 1.0 - len(found) / len(offences), found[0] if found else None

@@ -82,7 +82,7 @@ def measure(lead: Lead, draws: Draws, software: Software) -> Battery:
     if not refused:
         own = _answers("own", lead, draws, software)
         x |= passive(lead, draws, series) | assisted(lead, draws, own, diagnostics, series)
-        x["C1"] = clear_share(device, draws, notes)
+        x["C1"] = clear_share(lead, draws, notes)
         answers += own
     ref = _answers("ref", draws.reference, draws, software)
     x |= reference(draws, ref, diagnostics)
@@ -185,10 +185,10 @@ def holds(model: mujoco.MjModel, poses: np.ndarray, ff: np.ndarray) -> np.ndarra
     return moved
 
 
-def clear_share(device: scene.Device, draws: Draws, notes: list[str]) -> Worst:
+def clear_share(lead: Lead, draws: Draws, notes: list[str]) -> Worst:
     """C1: share of clear paths; the first offence becomes a note."""
     paths = [task.sample_path(w, CLEARANCE.dt_s).q for w in draws.waypoints]
-    share, offence = clearance.share_clear(device, paths)
+    share, offence = clearance.share_clear(lead, paths)
     if offence is not None:
         gap_mm = offence.distance_m * 1e3
         notes.append(
