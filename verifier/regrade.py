@@ -13,7 +13,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -113,12 +113,12 @@ def regrade(path: Path, salt: hidden.Salt, salt_file: str | None, jobs: int | No
         UserError: The result was made under another salt than the one given.
     """
     old = read_report(path.read_bytes())
-    base = {"path": str(path), "task": old.task, "old": old.reward}
+    base = Regraded(path=str(path), task=old.task, old=old.reward, kind="same")
     folder = artifact_of(path)
     if folder is None or old.submission is None:
-        return Regraded(**base, kind="missing_artifact", note="no stored artifact beside it")
+        return _with(base, "missing_artifact", note="no stored artifact beside it")
     if digest_of(folder, old.task) != old.submission.digest:
-        return Regraded(**base, kind="digest_mismatch", note="the files are not those reported")
+        return _with(base, "digest_mismatch", note="the files are not those reported")
     if old.salt_id != salt.id:
         raise UserError(
             f"{path} was made under salt {old.salt_id}; the one given is {salt.id}. "
@@ -137,14 +137,18 @@ def regrade(path: Path, salt: hidden.Salt, salt_file: str | None, jobs: int | No
         written = Path(out) / output.REPORT
         if not written.is_file():
             lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-            return Regraded(**base, kind="code", note=lines[-1][:300])
+            return _with(base, "code", note=lines[-1][:300])
         new = read_report(written.read_bytes())
     difference = None
     if old.reward is not None and new.reward is not None:
         difference = new.reward - old.reward
     note = new.errors[0].message if new.errors else ""
     kind = compare(old, new)
-    return Regraded(**base, new=new.reward, difference=difference, kind=kind, note=note)
+    return _with(base, kind, new=new.reward, difference=difference, note=note)
+
+
+def _with(base: Regraded, kind: Class, **fields: Any) -> Regraded:
+    return msgspec.structs.replace(base, kind=kind, **fields)
 
 
 def rewards_of(folder: Path) -> dict[str, float]:

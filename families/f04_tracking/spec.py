@@ -98,7 +98,7 @@ GATE_CAP = 0.1
 # ------------------------------------------------------------------------------------------ scene
 
 
-class SceneSpec(Frozen):
+class SceneSpec(Frozen, frozen=True):
     """Floor, contact and solver."""
 
     gravity_m_s2: float = 9.81
@@ -137,7 +137,7 @@ SCENE = SceneSpec()
 # ------------------------------------------------------------------------------------ observation
 
 
-class Block(Frozen):
+class Block(Frozen, frozen=True):
     """One slice of the observation frame."""
 
     name: str
@@ -170,7 +170,7 @@ CRITIC_DIM = OBS_DIM + N_TRACKED * (3 + 6)
 # -------------------------------------------------------------------------------- falls and score
 
 
-class FallRules(Frozen):
+class FallRules(Frozen, frozen=True):
     """When a trial ends as a fall. Source: published unless said otherwise."""
 
     anchor_z_m: float = 0.25
@@ -186,7 +186,7 @@ class FallRules(Frozen):
 FALLS = FallRules()
 
 
-class ScoreWeights(Frozen):
+class ScoreWeights(Frozen, frozen=True):
     """s = w_t T + w_u U - w_j min(J / J_max, 1) - w_f F. Source: published."""
 
     tracking: float = 0.70
@@ -212,16 +212,16 @@ RECOVERY_FACTOR, RECOVERY_WINDOW_S = 1.5, 1.0
 Source: ours; a diagnostic, not scored."""
 
 
-class VideoSpec(Frozen):
+class VideoSpec(Frozen, frozen=True):
     """Videos of trials; no score depends on them."""
 
     fps: float = 25.0
     """Half the control rate. Source: card."""
-    distance_m: float = 2.8
+    distance_m: float = 2.3
     """Camera to the robot. Source: ours: the robot fills two thirds of the height."""
     azimuth_deg: float = 130.0
     elevation_deg: float = -12.0
-    look_at_z_m: float = 0.75
+    look_at_z_m: float = 0.70
     """Height that the camera looks at, about the pelvis."""
     marker_radius_m: float = 0.035
     """Sphere at each tracked body of the re-anchored reference."""

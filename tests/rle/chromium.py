@@ -1,5 +1,6 @@
 """Headless Chromium over its own pipe: opens a page, listens to it, asks it, and takes its picture."""
 
+import argparse
 import base64
 import json
 import os
@@ -9,7 +10,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-BINARY = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+BINARY = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 _FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-component-update",
     "--disable-background-networking", "--disable-sync", "--disable-default-apps",
@@ -95,7 +98,13 @@ class Chromium:
     def screenshot(self, path: Path, height: int | None = None) -> None:
         """PNG of the page from its top: all of it, or the first `height` pixels."""
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": height or size["height"], "scale": 1}
+        clip = {
+            "x": 0,
+            "y": 0,
+            "width": size["width"],
+            "height": height or size["height"],
+            "scale": 1,
+        }
         shot = self.call("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
         path.write_bytes(base64.b64decode(shot["data"]))
 
@@ -121,3 +130,22 @@ class Chromium:
             self.problems.append(f"console.{params['type']}: {params['args']}")
         elif method == "Log.entryAdded":
             self.problems.append(f"{params['entry']['level']}: {params['entry']['text']}")
+
+
+def main() -> None:
+    """Takes one picture: `python tests/rle/chromium.py PAGE PNG [--width 1440] [--height 2400] [--dark]`."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("page", type=Path)
+    parser.add_argument("png", type=Path)
+    parser.add_argument("--width", type=int, default=1440)
+    parser.add_argument("--height", type=int, help="pixels from the top; all of the page if absent")
+    parser.add_argument("--dark", action="store_true")
+    given = parser.parse_args()
+    browser = Chromium()
+    browser.open(given.page, given.width, dark=given.dark)
+    browser.screenshot(given.png, given.height)
+    browser.close()
+
+
+if __name__ == "__main__":
+    main()

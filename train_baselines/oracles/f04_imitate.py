@@ -264,7 +264,8 @@ def train(
             "rounds": rounds,
             "samples": robots.t * settings.robots,
         }
-        export_policy(average, out, settings.base.history, meta)
+        probes = robots.sample(spec.EXPORT_PROBES)[0].numpy()
+        export_policy(average, out, settings.base.history, meta, probes)
 
     for number in range(settings.rounds):
         if (time.monotonic() - began) / 60.0 > max_minutes:

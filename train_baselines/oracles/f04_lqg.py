@@ -21,7 +21,7 @@ import torch
 import tyro
 from torch import nn
 
-from families.f04_tracking import policy, scene, spec
+from families.f04_tracking import draws, policy, scene, spec
 from families.f04_tracking.export import export_policy
 from families.f04_tracking.reference import Reference, load_clip
 from train_baselines.oracles.f04_tracker import NV, Plan, Tracker
@@ -196,13 +196,12 @@ class KalmanLqr(nn.Module):
         default, scale = np.array(spec.DEFAULT_POSE_RAD), np.array(spec.ACTION_SCALE_RAD)
         forward = (plan.feedforward_rad - default) / scale  # targets as actions
         weight = np.repeat([1.0, settings.velocity_weight_s], spec.N_JOINTS)
-        lookup = np.hstack([reference.joint_pos, reference.joint_vel]) * weight
         stride = settings.tracker.stride
         made[:, :, -settings.history * spec.N_JOINTS :] *= np.tile(scale, settings.history)
         self.history, self.n_filters = settings.history, len(made)
         for name, array in {
-            "lookup": -2.0 * (lookup * weight).T,
-            "lookup_norm": np.square(lookup).sum(axis=1),
+            "lookup": np.hstack([reference.joint_pos, reference.joint_vel]),
+            "lookup_weight": weight,
             "measured": on_clip,
             "feedforward": forward,
             "before": np.vstack([forward[:1], forward[:-1]]),
@@ -224,7 +223,8 @@ class KalmanLqr(nn.Module):
         """Actions (N, 29) and estimated state errors (N, 70) of observation histories (N, 160 H)."""
         frames = obs.reshape(-1, self.history, spec.OBS_DIM)
         clip = frames[:, :, REFERENCE]
-        k = (clip[:, -1] @ self.lookup + self.lookup_norm).argmin(dim=1)
+        # differences, not products: the true frame is exactly 0 away, in every runtime
+        k = (((clip[:, -1:] - self.lookup) * self.lookup_weight) ** 2).sum(dim=2).argmin(dim=1)
         window = (k[:, None] - self.back).clamp(min=0).reshape(-1)
         exists = (clip.abs().amax(dim=2, keepdim=True) > 0.0).to(obs.dtype)
         age = exists.sum(dim=(1, 2)).to(torch.int64)
@@ -262,7 +262,19 @@ def write(reference: Reference, out: Path, settings: Settings | None = None) -> 
     settings = settings or Settings()
     module = KalmanLqr(reference, settings)
     meta = {"made_by": "python -m train_baselines.oracles.f04_lqg", "reference": reference.kind}
-    export_policy(module, out, settings.history, meta)
+    export_policy(module, out, settings.history, meta, probes_on(reference, module))
+
+
+def probes_on(reference: Reference, module: KalmanLqr) -> np.ndarray:
+    """Noisy observation histories along the clip, shape (n, 160 H): ages 1 to H, then full windows."""
+    history, rng = module.history, np.random.default_rng(0)
+    clip = np.hstack([reference.joint_pos, reference.joint_vel])
+    frames = np.hstack([clip, module.measured.numpy(), module.before.numpy()]).astype(np.float32)
+    noise = draws.draw_noise(rng, reference.frames).astype(np.float32)
+    padded = np.vstack([np.zeros((history - 1, spec.OBS_DIM), np.float32), frames + noise])
+    last = np.linspace(0, reference.frames - 1, spec.EXPORT_PROBES - history).astype(int)
+    newest = np.concatenate([np.arange(history), last])
+    return np.array([padded[k : k + history].reshape(-1) for k in newest])
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ class Tracker:
         self.plan = prepare(self._g1, reference, self.settings)
 
     def error(self, k: int, qpos: np.ndarray, qvel: np.ndarray, feet_m: np.ndarray) -> np.ndarray:
-        """State error against frame k of the foot-anchored clip, shape (70,).
+        """State error against frame k of the foot-anchored clip, shape (70,), in the clip's own heading.
 
         Args:
             k: Frame.
@@ -123,7 +123,10 @@ class Tracker:
         ref_qvel[:3] = turn.apply(ref_qvel[:3])
         tangent = np.empty(NV)
         mujoco.mj_differentiatePos(self._g1.model, tangent, 1.0, ref_qpos, qpos)
-        return np.concatenate([tangent, qvel - ref_qvel])
+        error = np.concatenate([tangent, qvel - ref_qvel])
+        for world in (slice(0, 3), slice(NV, NV + 3)):  # the gains know the clip's heading only
+            error[world] = turn.apply(error[world], inverse=True)
+        return error
 
     def target(self, k: int, data: mujoco.MjData) -> np.ndarray:
         """Servo targets at frame k for a state whose kinematics are up to date, shape (29,), rad."""

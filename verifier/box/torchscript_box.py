@@ -4,6 +4,7 @@ import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -75,8 +76,9 @@ def _first_line(error: Exception) -> str:
 def _kinds(module: torch.jit.ScriptModule) -> Iterator[str]:
     """Operator kinds in the inlined graph of every method of every submodule."""
     for part in module.modules():
-        for name in part._c._method_names():
-            graph = part._c._get_method(name).graph.copy()
+        compiled: Any = part._c
+        for name in compiled._method_names():
+            graph = compiled._get_method(name).graph.copy()
             torch._C._jit_pass_inline(graph)
             yield from _node_kinds(graph)
 

@@ -159,4 +159,5 @@ def encode_fields(fields: dict) -> bytes:
 
 def decode_fields(payload: bytes | bytearray) -> dict:
     """Inverse of `encode_fields`."""
-    return _decode_arrays(msgspec.msgpack.decode(payload))
+    fields = msgspec.msgpack.decode(payload, type=dict)
+    return {key: _decode_arrays(value) for key, value in fields.items()}
