@@ -4,13 +4,16 @@ per arm: check text -> accept parts -> battery (software in one worker per copy)
 reward = mean of the three rows' scores
 """
 
+import shutil
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
-from families.f09_gello import metrics, software, task
+from families.f09_gello import metrics, scene, software, task
 from families.f09_gello.devices import rows as table
 from families.f09_gello.devices.draws import Streams, draw
 from families.f09_gello.devices.measure import measure
@@ -19,7 +22,7 @@ from families.f09_gello.mechanism.text import ELEMENTS
 from families.f09_gello.spec import ARM_NAMES, PART_RULES, XML_BYTES_MAX
 from rle.contracts import MjcfContract
 from rle.errors import InvalidSubmission
-from rle.report import FamilyResult, Row
+from rle.report import FamilyResult, Row, read_report
 from rle.verify_api import Trial, TrialFault, VerifyContext
 
 DROPPED_ELEMENTS = ("actuator", "keyframe", "light", "camera")
@@ -129,3 +132,36 @@ class Runner:
             answers = use(worker)
             self.policy_s += worker.wall_s
         return answers
+
+
+def media(ctx: VerifyContext, folder: Path) -> None:
+    """Pictures, videos and a page of a verified submission; made after the score, from its report.
+
+    Args:
+        ctx: The trusted side.
+        folder: Where the files go; the report lies beside it.
+    """
+    from families.f09_gello import pictures  # needs a renderer, which a score does not
+
+    rows = read_report((folder.parent / "report.json").read_bytes()).rows
+    names = ctx.submission.names()
+    arms = [arm for arm in ARM_NAMES if f"{arm}/lead.xml" in names]
+    runners = {arm: Runner(ctx, arm) for arm in arms}
+
+    def feedforward(lead: Lead, poses: np.ndarray) -> np.ndarray:
+        def use(worker: software.Caller) -> np.ndarray:
+            worker.call("make_trim")
+            return np.array([worker.call("nominal", pose)[0] for pose in poses])
+
+        try:
+            found = runners[lead.record.arm](scene.nominal_xml(lead.record), use)
+        except TrialFault:
+            return np.zeros_like(poses)
+        return np.zeros_like(poses) if found is software.ABSENT else found
+
+    pictures.media([read_lead(ctx, arm) for arm in arms], rows, folder, feedforward)
+    for row in rows:
+        for suffix in (".mp4", ".jpg"):
+            film = folder / f"{row.group}_hold{suffix}"
+            if film.is_file():
+                shutil.copyfile(film, folder / f"{row.id}{suffix}")
