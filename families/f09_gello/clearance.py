@@ -200,11 +200,32 @@ def candidate_pairs(device: Device) -> Pairs:
     return Pairs(table[:, 0], table[:, 1], table[:, 2])
 
 
-def near(device: Device, data: mujoco.MjData, pairs: Pairs) -> np.ndarray:
-    """Indices of the pairs whose bounding spheres come within the gap. Shape (n,), int."""
+def near(device: Device, geom_xpos: np.ndarray, pairs: Pairs) -> np.ndarray:
+    """Which pairs have bounding spheres closer than the gap.
+
+    Args:
+        device: The composed arm.
+        geom_xpos: Centres of all geoms. Shape (n, ngeom, 3), m.
+        pairs: m candidates.
+
+    Returns:
+        Shape (n, m), bool.
+    """
     radius = device.model.geom_rbound
-    apart = np.linalg.norm(data.geom_xpos[pairs.a] - data.geom_xpos[pairs.b], axis=1)
-    return np.flatnonzero(apart - radius[pairs.a] - radius[pairs.b] < CLEARANCE.gap_m)
+    apart = geom_xpos[:, pairs.a] - geom_xpos[:, pairs.b]
+    reach = radius[pairs.a] + radius[pairs.b] + CLEARANCE.gap_m
+    return np.einsum("nmi,nmi->nm", apart, apart) < reach**2
+
+
+def centres_m(device: Device, path: np.ndarray) -> np.ndarray:
+    """Centres of all geoms at every pose. Shape (n, ngeom, 3), m."""
+    data = mujoco.MjData(device.model)
+    out = np.empty((len(path), device.model.ngeom, 3))
+    for row, pose in zip(out, path, strict=True):
+        data.qpos[:] = pose
+        mujoco.mj_kinematics(device.model, data)
+        row[:] = data.geom_xpos
+    return out
 
 
 def lowest_m(device: Device, data: mujoco.MjData, geom: int) -> float:
@@ -240,29 +261,37 @@ def first_offence(device: Device, path: np.ndarray, index: int = 0) -> Offence |
     """
     model, data = device.model, mujoco.MjData(device.model)
     pairs, ends = candidate_pairs(device), np.zeros(6)
+    centres = centres_m(device, path)
+    close = near(device, centres, pairs)
     base = model.body("lead_base").id
-    over_table = [g for g in device.added_geom.values() if model.geom_bodyid[g] != base]
-    for k, pose in enumerate(path):
-        data.qpos[:] = pose
+    moving = np.array(
+        [g for g in device.added_geom.values() if model.geom_bodyid[g] != base], dtype=int
+    )
+    low = centres[:, moving, 2] - model.geom_rbound[moving] < CLEARANCE.table_z_m
+    for k in np.flatnonzero(close.any(axis=1) | low.any(axis=1)):
+        data.qpos[:] = path[k]
         mujoco.mj_kinematics(model, data)
-        for geom in over_table:
-            if data.geom_xpos[geom, 2] - model.geom_rbound[geom] >= CLEARANCE.table_z_m:
-                continue
+        for geom in moving[low[k]]:
             above = lowest_m(device, data, geom) - CLEARANCE.table_z_m
             if above < 0:
-                return Offence(index, k, model.geom(geom).name, "table", above)
-        for i in near(device, data, pairs):
-            a, b, child = int(pairs.a[i]), int(pairs.b[i]), pairs.joint_body[i]
-            gap = mujoco.mj_geomDistance(model, data, a, b, _FAR_M, ends)
-            if gap >= CLEARANCE.gap_m:
-                continue
-            if child >= 0:
-                joint = data.xpos[child]
-                away = max(np.linalg.norm(ends[:3] - joint), np.linalg.norm(ends[3:] - joint))
-                if away <= CLEARANCE.joint_exempt_m:
-                    continue
-            return Offence(index, k, model.geom(a).name, model.geom(b).name, float(gap))
+                return Offence(index, int(k), model.geom(geom).name, "table", above)
+        for i in np.flatnonzero(close[k]):
+            a, b = int(pairs.a[i]), int(pairs.b[i])
+            gap = mujoco.mj_geomDistance(model, data, a, b, CLEARANCE.gap_m, ends)
+            if gap < CLEARANCE.gap_m and not _exempt(data, int(pairs.joint_body[i]), ends):
+                gap = mujoco.mj_geomDistance(model, data, a, b, _FAR_M, ends)
+                return Offence(index, int(k), model.geom(a).name, model.geom(b).name, float(gap))
     return None
+
+
+def _exempt(data: mujoco.MjData, child: int, ends: np.ndarray) -> bool:
+    """Whether both nearest points lie beside the common joint of parent and child (-1: no such joint)."""
+    if child < 0:
+        return False
+    joint, limit = data.xpos[child], CLEARANCE.joint_exempt_m
+    return bool(
+        np.linalg.norm(ends[:3] - joint) <= limit and np.linalg.norm(ends[3:] - joint) <= limit
+    )
 
 
 def share_clear(lead: Lead, paths: Sequence[np.ndarray]) -> tuple[float, Offence | None]:

@@ -3,6 +3,8 @@
 Nothing here is isolated and nothing is hidden: a submission runs in this process, on seeds that everyone knows.
 """
 
+import argparse
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -173,6 +175,46 @@ def write_starter(folder: Path) -> list[Path]:
             target.write_text(text)
             written.append(target)
     return written
+
+
+def main(argv: Sequence[str], _task_id: str = "f09/gello") -> int:
+    """`rle dev f09/gello`: writes the starter, or measures a submission on public devices.
+
+    Args:
+        argv: What follows the task on the command line.
+
+    Returns:
+        Exit code.
+    """
+    parser = argparse.ArgumentParser(
+        prog="rle dev f09/gello", description=main.__doc__.split("\n")[0],
+        epilog="Examples: rle dev f09/gello --starter work    rle dev f09/gello --submission work --arm ur5e --seed 101",
+    )  # fmt: skip
+    parser.add_argument(
+        "--starter", type=Path, help="write the three stock arms into this folder and stop"
+    )
+    parser.add_argument("--submission", type=Path, help="folder with franka/, ur5e/, xarm7/")
+    parser.add_argument(
+        "--arm", action="append", choices=ARM_NAMES, help="only this arm; may be repeated"
+    )
+    parser.add_argument(
+        "--seed", type=int, action="append", help=f"public seed; default {DESIGN_SEEDS}"
+    )
+    parser.add_argument("--out", type=Path, help="folder for pictures, videos and index.html")
+    given = parser.parse_args(argv)
+    if given.starter is not None:
+        sys.stdout.write("".join(f"wrote {path}\n" for path in write_starter(given.starter)))
+        return 0
+    if given.submission is None:
+        raise UserError(
+            "give --submission DIR, or --starter DIR to begin; see `rle dev f09/gello -- --help`"
+        )
+    rows = evaluate(
+        given.submission, given.arm or ARM_NAMES, given.seed or DESIGN_SEEDS, given.out,
+        on_row=lambda row: sys.stderr.write(f"{row.id}: {100 * row.score:.1f}\n"),
+    )  # fmt: skip
+    sys.stdout.write(summary(rows) + "\n")
+    return 0
 
 
 # ----------------------------------------------------------------------------------- the preview

@@ -281,10 +281,14 @@ def servo_run(
     site = data.site_xpos[model.site("lead_ee_site").id]
     start = site.copy()
     push = data.xfrc_applied[model.body("lead_handle").id]
-    limit, kp, kv = SERVO.limit_n_m, SERVO.kp_n_m_per_rad, SERVO.kv_n_m_s_per_rad
-    constant = kp * np.asarray(target, dtype=float) + np.clip(ff, -limit, limit)
+    limit = np.full(model.nv, SERVO.limit_n_m)
+    minus_kp, minus_kv = (
+        -SERVO.kp_n_m_per_rad * np.ones(model.nv),
+        -SERVO.kv_n_m_s_per_rad * np.ones(model.nv),
+    )
+    constant = np.clip(ff, -limit, limit) - minus_kp * target
+    minus_limit, torque, damping = -limit, np.empty(model.nv), np.empty(model.nv)
     q, qd, applied = data.qpos, data.qvel, data.qfrc_applied
-    torque, damping = np.empty(model.nv), np.empty(model.nv)
     dt = PHYSICS.timestep_s
     window = (
         (round(PROTOCOL.push_from_s / dt), round(PROTOCOL.push_to_s / dt)) if push_n else (-1, -1)
@@ -298,12 +302,12 @@ def servo_run(
             push[0] = 0.0
         if is_recorded:
             poses[k] = q
-        np.multiply(q, -kp, out=torque)
-        torque += constant
-        np.multiply(qd, kv, out=damping)
-        torque -= damping
-        np.minimum(torque, limit, out=torque)
-        np.maximum(torque, -limit, out=applied)
+        np.multiply(q, minus_kp, torque)
+        np.add(torque, constant, torque)
+        np.multiply(qd, minus_kv, damping)
+        np.add(torque, damping, torque)
+        np.minimum(torque, limit, torque)
+        np.maximum(torque, minus_limit, applied)
         mujoco.mj_step(model, data)
         places[k] = site  # position of the step's start: one step behind
     guard.check(model, data, "servo run")

@@ -72,10 +72,9 @@ def stl_bytes(mesh: Mesh) -> bytes:
 
 
 def prism(radius_m: float, half_length_m: float, sides: int = 16) -> Mesh:
-    """Closed prism along z with the volume of a cylinder of that radius."""
+    """Closed prism along z inside the cylinder of that radius and half length."""
     angle = 2 * np.pi * np.arange(sides) / sides
-    round_ = np.sqrt(2 * np.pi / sides / np.sin(2 * np.pi / sides))
-    ring = radius_m * round_ * np.column_stack([np.cos(angle), np.sin(angle)])
+    ring = radius_m * np.column_stack([np.cos(angle), np.sin(angle)])
     low, high = (
         np.column_stack([ring, np.full(sides, z)]) for z in (-half_length_m, half_length_m)
     )
@@ -138,7 +137,7 @@ def simple(arm: str) -> Lead:
 
 
 def as_mesh(lead: Lead) -> Lead:
-    """The same arm with every strut as an STL prism of the same length and volume."""
+    """The same arm with every strut as an STL prism that fits inside its capsule."""
     meshes: dict[str, Mesh] = {}
     parts: list[Part] = []
     for part in lead.record.parts:
@@ -146,8 +145,7 @@ def as_mesh(lead: Lead) -> Lead:
             parts.append(part)
             continue
         radius, half = part.size_m
-        whole = half + 2 / 3 * radius  # a cylinder with the capsule's volume
-        meshes[part.name.replace("sup", "strut")] = prism(radius, whole)
+        meshes[part.name.replace("sup", "strut")] = prism(radius, half)
         parts.append(
             msgspec.structs.replace(
                 part, shape="mesh", size_m=(), mesh=part.name.replace("sup", "strut")
@@ -161,7 +159,10 @@ DESIGNS = {
     "oracle": (oracle, TRIM),
     "simple": (simple, NOMINAL_TRIM),
     "springs": (springs, TRIM),
-    "mesh": (lambda arm: as_mesh(simple(arm)), NOMINAL_TRIM),
+    "mesh": (
+        lambda arm: as_mesh(task.load_lead(assets_dir() / "gello" / "simple" / arm, arm)),
+        NOMINAL_TRIM,
+    ),
 }
 
 

@@ -223,7 +223,9 @@ def test_stl_round_trip_and_volume():
     mesh = prism(0.005, 0.03)
     back = read_stl(stl_bytes(mesh))
     part = Part("sup_a", "lead_link2", "mesh", (), (0, 0, 0), IDENTITY, 1000.0, "m")
-    assert volume_m3(part, {"m": back}) == pytest.approx(np.pi * 0.005**2 * 0.06, rel=1e-5)
+    # A prism of 16 sides on a circle of radius r: 16/2 sin(2 pi / 16) r^2 x length.
+    expected = 8 * np.sin(np.pi / 8) * 0.005**2 * 0.06
+    assert volume_m3(part, {"m": back}) == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -258,7 +260,7 @@ def test_a_mesh_part_weighs_what_its_surface_holds():
     from families.f09_gello import scene
 
     added = scene.compose(lead.record).mass_kg - scene.stock_device("franka").mass_kg
-    assert added == pytest.approx(1240.0 * np.pi * 0.006**2 * 0.06, rel=1e-4)
+    assert added == pytest.approx(1240.0 * 8 * np.sin(np.pi / 8) * 0.006**2 * 0.06, rel=1e-4)
 
 
 def test_every_element_of_the_list_is_one_of_mjcf_that_files_may_have():
