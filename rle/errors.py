@@ -142,6 +142,47 @@ AGENT_MESSAGES: dict[str, str] = {
     "file.empty": "{path} is empty",
     "file.encoding": "{path} is not UTF-8 text (byte {byte})",
     "file.changed": "{path} changed while it was copied; submit a finished folder",
+    # f04: what policy_meta.json says
+    "f04.meta": "policy_meta.json is not a JSON object ({fact})",
+    "f04.history": "obs_history_length must be an integer {min}..{max}, got {found}",
+    "f04.meta_dim": "{key} must be {size} where it is given, got {found}",
+    # any artifact: check and load
+    "check.time": "{path} could not be checked within {s} s",
+    "check.died": "{path} ended the process that checked it (memory or a crash in the library)",
+    "load.time": "loading took more than {s} s",
+    "ipc.frame": "the worker answered with something that is no message of the protocol",
+    "ipc.extra": "the worker wrote to its channel without being asked",
+    # actions of a loaded submission
+    "action.raised": "the call raised {cls} at line {line}",
+    "action.type": "expected {expected}, got {got}",
+    "action.shape": "expected {expected}, got shape {got}",
+    "action.nonfinite": "expected finite numbers",
+    # onnx
+    "onnx.parse": "the ONNX file cannot be read: {fact}",
+    "onnx.functions": "{name}: model-local functions are not accepted; inline them at export",
+    "onnx.training": "the graph holds training parts; export it for inference",
+    "onnx.external": "tensor {name} keeps its data outside the file",
+    "onnx.subgraph": "operator {op} at {node} holds a sub-graph; control flow is not accepted",
+    "onnx.opset": "opset of the standard domain: {found}; exactly one in {min} to {max} is accepted",
+    "onnx.domain": "operator {domain}.{op}; only standard ONNX operators are accepted",
+    "onnx.op": "operator {op} at {node} is not in the list; see the card",
+    "onnx.nodes": "{n} nodes; at most {max} are accepted",
+    "onnx.parameters": (
+        "{n:,} parameters (float32 equivalents; {constants:,} of them in Constant nodes); "
+        "at most {max:,}. Shrink the network or remove stored tables"
+    ),
+    "onnx.io": "expected {expected}; found {found}",
+    "onnx.shape": "expected {expected}; found {found}: sizes must be static",
+    "onnx.infer": "the shapes of the graph are inconsistent: {fact}",
+    "onnx.size": "tensor {name} would hold {n:,} elements; at most {max:,} are accepted",
+    "onnx.load": "onnxruntime does not load the graph: {fact}",
+    "onnx.run": "onnxruntime failed: {fact}",
+    "onnx.output": "output {name} came back as {found}; the contract says otherwise",
+    "onnx.memory": "loading and one run took {n:,} bytes of memory; at most {max:,} are accepted",
+    "onnx.stateful": "the same input gave two answers; the graph must be stateless",
+    "onnx.finite": "output {found} for {case} input; finite, moderate numbers are expected",
+    "onnx.ignores": "the outputs do not depend on {inputs}",
+    "onnx.latency": "median inference {ms} ms; at most {max} ms",
 }
 """Every sentence an agent may read about its submission, by code. Tests grep it for seeds,
 outside paths, tolerances and reference values."""

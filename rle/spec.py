@@ -117,3 +117,34 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
         while mark <= self.floor:
             mark += 0.05
         return round(mark, 2)
+
+
+class Channel(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of a card's observation or action table."""
+
+    name: str
+    """Key, or slice of a vector ("0:29")."""
+    meaning: str
+    shape: str
+    unit: str
+    frame: str = "-"
+    range: str = "-"
+    noise: str = "-"
+
+
+class FamilyCard(msgspec.Struct, frozen=True, kw_only=True):
+    """What the generated card of a family shows beside its tasks. Each spec defines one as `CARD`."""
+
+    summary: str
+    """One sentence: what is asked of the agent and what is measured."""
+    robot: str
+    rate: str
+    """Control rate, physics step and length of a trial, in words with units."""
+    observations: tuple[Channel, ...]
+    actions: tuple[Channel, ...]
+    score_equation: tuple[str, ...]
+    """The equation of `metrics.score`, one line per symbol."""
+    dev: str
+    """E_dev: what `rle dev` gives the agent."""
+    history: tuple[tuple[str, str], ...]
+    """(version, what changed), newest first."""

@@ -25,6 +25,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Longest charged time of one call."""
     total_cap_s: float
     """Longest charged time of all calls of one worker."""
+    reset_cap_s: float | None = None
+    """Longest charged time of one reset; None: as `call_cap_s`."""
     load_cap_s: float | None = None
     memory_bytes: int | None = None
 
@@ -39,7 +41,9 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     facts: dict[str, Any] = {}
     """Counts and names found by the check (parameters, inference time)."""
     canonical: bytes | None = None
-    """Re-written bytes that alone may be compiled (mjcf)."""
+    """Re-written bytes that alone may be compiled (mjcf); the bytes of a `data` file."""
+    assets: dict[str, bytes] = {}
+    """Re-written files that the canonical bytes name (meshes of an mjcf)."""
 
 
 class Submission(Protocol):

@@ -5,16 +5,34 @@ Sources: "published" is a number of the published benchmark task, "card" one tha
 this project with its reason.
 """
 
-import math
-
-import msgspec
+from families.f04_tracking.numbers.clips import *  # noqa: F403  (re-exported)
+from families.f04_tracking.numbers.clips import CLIPS
+from families.f04_tracking.numbers.perturbations import *  # noqa: F403
+from families.f04_tracking.numbers.perturbations import PROFILES, SCORED_PROFILE
+from families.f04_tracking.numbers.robot import *  # noqa: F403
+from families.f04_tracking.numbers.robot import N_JOINTS, N_TRACKED, Frozen
+from families.f04_tracking.numbers.texts import *  # noqa: F403
+from families.f04_tracking.numbers.texts import (
+    AGENT_FILES,
+    CHANNEL_FRAMES,
+    CHANNEL_MEANINGS,
+    HIDDEN_TOKENS,
+    INSTRUCTION,
+    TITLES,
+)
+from families.f04_tracking.numbers.training import *  # noqa: F403
+from rle.spec import (
+    ArtifactContract,
+    ArtifactEntry,
+    Budget,
+    Channel,
+    FamilyCard,
+    TaskSpec,
+    VerifyOption,
+)
 
 FAMILY_VERSION = "1.0.0"
 """Version of physics, thresholds and agent-visible bytes. Its first number ends the Gymnasium ids."""
-
-
-class Frozen(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of the groups of numbers below: immutable, keyword-only."""
 
 
 # ---------------------------------------------------------------------------------------- time
@@ -28,12 +46,7 @@ STEPS = FRAMES - 1
 """Scored control steps of a trial."""
 EVAL_TIMESTEP_S = 0.002
 """Physics step of scoring. Source: card."""
-TRAIN_TIMESTEP_S = 0.005
-"""Physics step of the training environment. Source: card."""
 EVAL_SUBSTEPS = round(CONTROL_PERIOD_S / EVAL_TIMESTEP_S)
-TRAIN_SUBSTEPS = round(CONTROL_PERIOD_S / TRAIN_TIMESTEP_S)
-TRAIN_EPISODE_S = 10.0
-"""Length of a training episode. Source: card."""
 
 # -------------------------------------------------------------------- protocol, budget, artifact
 
@@ -43,14 +56,16 @@ N_SMOKE_RUNS = 2
 """Runs of the one smoke draw, in two fresh policy processes. Source: published."""
 DESIGN_SEEDS = (101, 211, 307)
 """Published seeds of the design evaluator. Source: published."""
-AGENT_WALL_S = 14_400.0
+AGENT_WALL_S = 14_400
 """Wall time of the agent, training and evaluation together. Source: published."""
-VERIFY_WALL_S = 3_600.0
+VERIFY_WALL_S = 3_600
 """Wall time of the verifier. Source: published."""
 MAX_PARAMS = 10_000_000
 """Parameters of a submitted graph in float32 equivalents. Source: card."""
 HISTORY_MIN, HISTORY_MAX = 1, 16
 """Allowed observation history. Source: card."""
+ONNX_FILE, META_FILE = "policy.onnx", "policy_meta.json"
+"""The two files of a submission. Source: published."""
 MAX_ONNX_BYTES = 67_108_864
 """Size of `policy.onnx`. Source: ours, 64 MiB: 10 M float32 parameters and room for the graph."""
 MAX_META_BYTES = 65_536
@@ -77,156 +92,6 @@ MAX_POLICY_FAULTS = 3
 """Trials ended by a dead or slow policy process after which the rest is `not_run`. Source: card."""
 GATE_CAP = 0.1
 """Largest reward when a gate is false. Source: card."""
-PASS_MARK = 0.5
-"""Reward from which a task is reported as passed. Source: ours; above every stored oracle, below a
-controller that steps."""
-
-# ------------------------------------------------------------------------------- motors and gains
-
-SERVO_HZ = 10.0
-"""Natural frequency of a joint servo with its armature alone. Source: card."""
-SERVO_DAMPING_RATIO = 2.0
-"""Damping ratio of that servo. Source: card."""
-ACTION_EFFORT_FRACTION = 0.25
-"""Share of the torque limit that a unit action commands at rest. Source: card."""
-
-
-class Motor(Frozen):
-    """A two-stage planetary drive; what a joint needs of it is derived."""
-
-    rotor_inertia_kg_m2: tuple[float, float, float]
-    """Inertia of rotor, first and second stage, each about its own axis."""
-    ratios: tuple[float, float]
-    """Gear ratio of the second and the third stage."""
-    effort_n_m: float
-    """Torque limit at the joint."""
-    count: int = 1
-    """Motors that drive the joint in parallel."""
-
-    @property
-    def armature_kg_m2(self) -> float:
-        """Inertia reflected to the joint: count (J1 (g2 g3)^2 + J2 g3^2 + J3)."""
-        j1, j2, j3 = self.rotor_inertia_kg_m2
-        g2, g3 = self.ratios
-        return self.count * (j1 * (g2 * g3) ** 2 + j2 * g3**2 + j3)
-
-    @property
-    def kp_n_m_per_rad(self) -> float:
-        """Position gain, armature w^2."""
-        return self.armature_kg_m2 * (2.0 * math.pi * SERVO_HZ) ** 2
-
-    @property
-    def kd_n_m_s_per_rad(self) -> float:
-        """Velocity gain, 2 zeta armature w."""
-        return 2.0 * SERVO_DAMPING_RATIO * self.armature_kg_m2 * 2.0 * math.pi * SERVO_HZ
-
-    @property
-    def action_scale_rad(self) -> float:
-        """Target offset of a unit action: 0.25 effort / kp."""
-        return ACTION_EFFORT_FRACTION * self.effort_n_m / self.kp_n_m_per_rad
-
-
-_J5020 = (0.139e-4, 0.017e-4, 0.169e-4)
-_R5020 = (1 + 46 / 18, 1 + 56 / 16)
-MOTORS: dict[str, Motor] = {
-    "7520-14": Motor(
-        rotor_inertia_kg_m2=(0.489e-4, 0.098e-4, 0.533e-4), ratios=(4.5, 1 + 48 / 22), effort_n_m=88.0
-    ),
-    "7520-22": Motor(
-        rotor_inertia_kg_m2=(0.489e-4, 0.109e-4, 0.738e-4), ratios=(4.5, 5.0), effort_n_m=139.0
-    ),
-    "2x5020": Motor(rotor_inertia_kg_m2=_J5020, ratios=_R5020, effort_n_m=50.0, count=2),
-    "5020": Motor(rotor_inertia_kg_m2=_J5020, ratios=_R5020, effort_n_m=25.0),
-    "4010": Motor(rotor_inertia_kg_m2=(0.068e-4, 0.0, 0.0), ratios=(5.0, 5.0), effort_n_m=5.0),
-}
-"""Drives of the robot. Source: card; rotor inertias and ratios as published with the wheel."""
-
-_LEG = (
-    ("hip_pitch", "7520-14", -0.312),
-    ("hip_roll", "7520-22", 0.0),
-    ("hip_yaw", "7520-14", 0.0),
-    ("knee", "7520-22", 0.669),
-    ("ankle_pitch", "2x5020", -0.363),
-    ("ankle_roll", "2x5020", 0.0),
-)
-_WAIST = (("waist_yaw", "7520-14", 0.0), ("waist_roll", "2x5020", 0.0), ("waist_pitch", "2x5020", 0.0))
-_ARM = (
-    ("shoulder_pitch", "5020", 0.2),
-    ("shoulder_roll", "5020", 0.2),
-    ("shoulder_yaw", "5020", 0.0),
-    ("elbow", "5020", 0.6),
-    ("wrist_roll", "5020", 0.0),
-    ("wrist_pitch", "4010", 0.0),
-    ("wrist_yaw", "4010", 0.0),
-)
-
-
-class Joint(Frozen):
-    """One actuated joint."""
-
-    name: str
-    motor: str
-    """Key of `MOTORS`."""
-    default_rad: float
-    """Angle in the default pose; a zero action commands it. Source: published."""
-
-
-def _joints() -> tuple[Joint, ...]:
-    rows = [(f"{side}_{n}", m, q) for side in ("left", "right") for n, m, q in _LEG]
-    rows += _WAIST
-    for side in ("left", "right"):
-        mirrored = {"shoulder_roll"} if side == "right" else set()
-        rows += [(f"{side}_{n}", m, -q if n in mirrored else q) for n, m, q in _ARM]
-    return tuple(Joint(name=f"{n}_joint", motor=m, default_rad=q) for n, m, q in rows)
-
-
-JOINTS = _joints()
-"""The 29 joints in the order of every array of this family. Source: card."""
-JOINT_NAMES = tuple(joint.name for joint in JOINTS)
-N_JOINTS = len(JOINTS)
-DEFAULT_POSE_RAD = tuple(joint.default_rad for joint in JOINTS)
-KP_N_M_PER_RAD = tuple(MOTORS[joint.motor].kp_n_m_per_rad for joint in JOINTS)
-KD_N_M_S_PER_RAD = tuple(MOTORS[joint.motor].kd_n_m_s_per_rad for joint in JOINTS)
-ARMATURE_KG_M2 = tuple(MOTORS[joint.motor].armature_kg_m2 for joint in JOINTS)
-EFFORT_N_M = tuple(MOTORS[joint.motor].effort_n_m for joint in JOINTS)
-ACTION_SCALE_RAD = tuple(MOTORS[joint.motor].action_scale_rad for joint in JOINTS)
-DEFAULT_PELVIS_Z_M = 0.76
-"""Pelvis height of the default pose. Source: card."""
-
-# ----------------------------------------------------------------------------------------- bodies
-
-_SIDES = ("left", "right")
-_LEG_LINKS = ("hip_pitch", "hip_roll", "hip_yaw", "knee", "ankle_pitch", "ankle_roll")
-_ARM_LINKS = ("shoulder_pitch", "shoulder_roll", "shoulder_yaw", "elbow", "wrist_roll", "wrist_pitch", "wrist_yaw")
-BODY_NAMES = (
-    "pelvis",
-    *(f"{side}_{link}_link" for side in _SIDES for link in _LEG_LINKS),
-    "waist_yaw_link",
-    "waist_roll_link",
-    "torso_link",
-    *(f"{side}_{link}_link" for side in _SIDES for link in _ARM_LINKS),
-)
-"""The 30 bodies, depth first, without the world: order of `Reference.body_*`. Source: wheel."""
-TRACKED_BODIES = (
-    "pelvis",
-    *(f"{side}_{link}_link" for side in _SIDES for link in ("hip_roll", "knee", "ankle_roll")),
-    "torso_link",
-    *(f"{side}_{link}_link" for side in _SIDES for link in ("shoulder_roll", "elbow", "wrist_yaw")),
-)
-"""The 14 bodies whose position is scored. Source: published."""
-N_TRACKED = len(TRACKED_BODIES)
-TRACKED_INDEX = tuple(BODY_NAMES.index(name) for name in TRACKED_BODIES)
-"""Index of each tracked body in `BODY_NAMES`."""
-ANCHOR_INDEX = TRACKED_BODIES.index("torso_link")
-"""The anchor among the tracked bodies."""
-END_EFFECTOR_INDEX = tuple(
-    TRACKED_BODIES.index(f"{side}_{link}_link") for link in ("ankle_roll", "wrist_yaw") for side in _SIDES
-)
-"""Feet and hands among the tracked bodies."""
-FOOT_BODIES = ("left_ankle_roll_link", "right_ankle_roll_link")
-FOOT_SOLE_Z_M = -0.035
-"""Lowest point of a foot's collision geoms below its link origin (capsule axis -0.025 m, radius
-0.010 m): the ankle height of a flat foot. Source: wheel."""
 
 # ------------------------------------------------------------------------------------------ scene
 
@@ -266,6 +131,7 @@ class SceneSpec(Frozen):
 
 SCENE = SceneSpec()
 
+
 # ------------------------------------------------------------------------------------ observation
 
 
@@ -298,78 +164,6 @@ REFERENCE_OBS_DIM = 67
 """Leading numbers of the critic's observation: reference and anchor errors, slices 0:67."""
 CRITIC_DIM = OBS_DIM + N_TRACKED * (3 + 6)
 """Noise-free training observation: the 160 and, after slice 0:67, 14 positions and 6-D orientations."""
-
-# ------------------------------------------------------------------------------------------ draws
-
-Range = tuple[float, float]
-Range3 = tuple[Range, Range, Range]
-
-
-class DrawRanges(Frozen):
-    """What one trial draws; every range is uniform. Source: published unless said otherwise."""
-
-    friction: Range = (0.3, 1.6)
-    """Sliding friction of all robot collision geoms, one value."""
-    terrain_span_m: Range = (0.0, 0.02)
-    """Highest minus lowest point of the height field. Source: card."""
-    mass_scale: Range = (0.9, 1.1)
-    """Mass and inertia of all bodies, one value."""
-    torso_com_offset_m: Range3 = ((-0.025, 0.025), (-0.05, 0.05), (-0.05, 0.05))
-    """Shift of the torso's centre of mass, x, y, z in the torso frame."""
-    kp_scale: Range = (0.9, 1.1)
-    """Position gain of all joints, one value."""
-    kd_scale: Range = (0.9, 1.1)
-    """Velocity gain of all joints, one value."""
-    encoder_bias_rad: Range = (-0.01, 0.01)
-    """Joint-position bias, one per joint."""
-    latency_steps: tuple[int, ...] = (0, 1)
-    """Control steps between an action and its effect, equally likely. Source: card."""
-    push_interval_s: Range = (1.0, 3.0)
-    """Time before the first push and between pushes."""
-    push_lin_vel_m_s: Range = (-0.5, 0.5)
-    """Added root linear velocity on x, y, z, world frame."""
-    push_ang_vel_rad_s: Range = (-0.78, 0.78)
-    """Added root angular velocity on each axis, body frame."""
-    start_xy_m: Range = (-0.05, 0.05)
-    """Start offset of the root on x and y."""
-    start_z_m: Range = (-0.01, 0.01)
-    """Start offset of the root on z."""
-    start_roll_rad: Range = (-0.1, 0.1)
-    start_pitch_rad: Range = (-0.1, 0.1)
-    start_yaw_rad: Range = (-0.2, 0.2)
-    """Start rotation offsets of the root."""
-    start_lin_vel_m_s: Range = (-0.2, 0.2)
-    """Start offset of the root linear velocity on each axis."""
-    start_ang_vel_rad_s: Range = (-0.2, 0.2)
-    """Start offset of the root angular velocity on each axis."""
-    start_joint_rad: Range = (-0.1, 0.1)
-    """Start offset of each joint, clipped to its range."""
-
-
-EVAL_DRAWS = DrawRanges()
-DRAW_STREAMS = ("dynamics", "terrain", "init", "push", "noise")
-"""Child streams of a trial: changing one block of draws leaves the others' values. Source: card."""
-
-
-class Profile(Frozen):
-    """Which perturbations an evaluation applies. Only `full` is scored."""
-
-    dynamics: bool
-    """Friction, mass, COM, gains, encoder bias, latency."""
-    terrain: bool
-    init: bool
-    push: bool
-    noise: bool
-
-
-PROFILES: dict[str, Profile] = {
-    "full": Profile(dynamics=True, terrain=True, init=True, push=True, noise=True),
-    "no_push": Profile(dynamics=True, terrain=True, init=True, push=False, noise=True),
-    "noise": Profile(dynamics=False, terrain=False, init=False, push=False, noise=True),
-    "nominal": Profile(dynamics=False, terrain=False, init=False, push=False, noise=False),
-}
-"""Evaluation profiles. Source: card, section 9."""
-SCORED_PROFILE = "full"
 
 # -------------------------------------------------------------------------------- falls and score
 
@@ -411,101 +205,121 @@ J_FEEDBACK = 0.1201
 published dance clip 0.3054, the one published calibrated value."""
 JERK_LIMIT_FACTOR = 2.0
 """The factor of J_max above. Source: card."""
+RECOVERY_FACTOR, RECOVERY_WINDOW_S = 1.5, 1.0
+"""A push is recovered from when e_t is back at this factor of its mean over the window before it.
+Source: ours; a diagnostic, not scored."""
 
-# ------------------------------------------------------------------------------- training reward
+# ------------------------------------------------------------------------------------------ tasks
 
-
-class RewardTerm(Frozen):
-    """weight x exp(-error^2 / sigma^2)."""
-
-    weight: float
-    sigma: float
-
-
-class TrainReward(Frozen):
-    """Training reward per second, multiplied by the control period. Source: published."""
-
-    anchor_pos: RewardTerm = RewardTerm(weight=0.5, sigma=0.3)
-    """sigma in m."""
-    anchor_ori: RewardTerm = RewardTerm(weight=0.5, sigma=0.4)
-    """sigma in rad."""
-    body_pos: RewardTerm = RewardTerm(weight=1.0, sigma=0.3)
-    """sigma in m; body terms take the mean of squares over the tracked bodies."""
-    body_ori: RewardTerm = RewardTerm(weight=1.0, sigma=0.4)
-    """sigma in rad."""
-    body_lin_vel: RewardTerm = RewardTerm(weight=1.0, sigma=1.0)
-    """sigma in m/s."""
-    body_ang_vel: RewardTerm = RewardTerm(weight=1.0, sigma=3.14)
-    """sigma in rad/s."""
-    action_rate_weight: float = -0.1
-    """On |a_k - a_{k-1}|^2."""
-    joint_limit_weight: float = -10.0
-    """On the excess over `soft_limit_fraction` of the joint range, rad."""
-    soft_limit_fraction: float = 0.9
-    self_contact_weight: float = -0.1
-    """On the number of bodies that are no end effector and feel a contact."""
-    contact_force_n: float = 1.0
-    """Force from which a contact counts."""
-
-
-TRAIN_REWARD = TrainReward()
-
-
-class StartSampling(Frozen):
-    """Adaptive choice of the start frame of a training episode. Source: published."""
-
-    bin_s: float = 1.0
-    """Width of a bin of start frames."""
-    ema_alpha: float = 0.001
-    """Weight of a new failure count."""
-    uniform_share: float = 0.1
-    """Share of the uniform distribution in the mixture."""
-
-
-START_SAMPLING = StartSampling()
-
-# ------------------------------------------------------------------------------- reference clips
-
-
-class Clip(Frozen):
-    """The reference of one task, published or stand-in."""
-
-    source: str
-    """Stem of the published CSV file."""
-    rows: tuple[int, int]
-    """First and last CSV row, 1-based, both included. Source: published."""
-    standin: str
-    """Stem of the clip that is shipped under `assets/motions/`."""
-
-
-CLIPS: dict[str, Clip] = {
-    "dance": Clip(source="dance1_subject2", rows=(122, 722), standin="standin_dance"),
-    "fight": Clip(source="fight1_subject2", rows=(650, 1250), standin="standin_fight"),
-    "fall-and-get-up": Clip(source="fallAndGetUp2_subject2", rows=(1, 601), standin="standin_crouch"),
-    "run": Clip(source="run1_subject2", rows=(3266, 3866), standin="standin_step"),
-    "sprint": Clip(source="sprint1_subject2", rows=(1525, 2125), standin="standin_tread"),
+FLOOR = 0.02
+"""Reward that no trivial submission passes, on any clip. Source: card."""
+BARS: dict[str, float] = {
+    "dance": 0.05,
+    "fight": 0.05,
+    "fall-and-get-up": 0.05,
+    "run": 0.02,
+    "sprint": 0.04,
 }
-"""Clip of each task, by the task's slug."""
+"""Reward that the stored imitation policy must reach, full profile, stand-in clips. Source: card."""
 
 
-class ReferenceRules(Frozen):
-    """Conversion of a CSV and checks of an npz. Source: card, section 4.2."""
+def _task(slug: str) -> TaskSpec:
+    title = TITLES[slug]
+    return TaskSpec(
+        id=f"f04/{slug}",
+        title=title,
+        workflow="policy learning",
+        version=FAMILY_VERSION,
+        instruction=INSTRUCTION.format(title=title),
+        budget=Budget(
+            agent_wall_s=AGENT_WALL_S,
+            verify_wall_s=VERIFY_WALL_S,
+            gpus=1,
+            cpus=8,
+            memory_mib=32_768,
+            disk_mib=30_720,
+        ),
+        artifact=ArtifactContract(
+            entries=(
+                ArtifactEntry(path=ONNX_FILE, kind="onnx", max_bytes=MAX_ONNX_BYTES),
+                ArtifactEntry(path=META_FILE, kind="data", max_bytes=MAX_META_BYTES, is_text=True),
+            ),
+            max_files=64,
+            max_total_bytes=2 * MAX_ONNX_BYTES,
+            extra="ignore",
+        ),
+        profiles=("onnx",),
+        n_trials=N_HIDDEN,
+        agent_files=AGENT_FILES,
+        hidden_tokens=HIDDEN_TOKENS,
+        draw_key=slug,
+        ended=("anchor_z", "tilt", "ee_z"),
+        floor=FLOOR,
+        bar=BARS[slug],
+        oracle=f"oracles/f04/{slug}",
+        options=(
+            VerifyOption(
+                name="profile",
+                choices=tuple(PROFILES),
+                default=SCORED_PROFILE,
+                help="perturbations of the trials; any but `full` is a diagnosis without a score",
+            ),
+        ),
+        gym_id=f"rle/f04-{slug}-v{FAMILY_VERSION.split('.')[0]}",
+    )
 
-    csv_columns: int = 7 + N_JOINTS
-    """Root position, root quaternion xyzw, joint positions."""
-    csv_fps: float = 30.0
-    """Frame rate of the published files."""
-    quat_norm_tolerance: float = 1.0e-3
-    fk_tolerance_m: float = 1.0e-3
-    """Stored body positions against forward kinematics, at the first, middle and last frame."""
-    joint_vel_tolerance_rad_s: float = 0.5
-    """Median difference of joint_vel from the central difference."""
-    joint_range_tolerance_rad: float = 0.01
-    lowest_geom_error_m: float = -0.15
-    """A collision geom below this is an error."""
-    lowest_geom_warning_m: float = -0.03
-    """A collision geom below this is a warning."""
-    joint_vel_warning_rad_s: float = 40.0
 
+TASKS = tuple(_task(slug) for slug in CLIPS)
+"""The five tasks."""
 
-REFERENCE_RULES = ReferenceRules()
+CARD = FamilyCard(
+    summary="A graph trained by the agent makes a humanoid follow a 20 s motion at 50 Hz; measured is "
+    "whether it still does on another simulator step, with drawn dynamics, noise, terrain and pushes.",
+    robot="Unitree G1, 29 actuated joints, floating base, 33.34 kg",
+    rate="Control at 50 Hz; scoring steps physics at 2 ms, training at 5 ms. A trial has 1000 steps (20 s).",
+    observations=tuple(
+        Channel(
+            name=f"{b.start}:{b.stop}",
+            meaning=CHANNEL_MEANINGS[b.name],
+            shape=f"({b.stop - b.start},)",
+            unit=b.unit,
+            frame=CHANNEL_FRAMES.get(b.name, "-"),
+            noise=f"U(-{b.noise_half_width:g}, {b.noise_half_width:g})"
+            if b.noise_half_width
+            else "-",
+        )
+        for b in OBS_BLOCKS
+    )
+    + (
+        Channel(
+            name="history",
+            meaning="the last H frames, oldest first, zeros before the start; the graph's input",
+            shape="(160 H,)",
+            unit="-",
+            range=f"H {HISTORY_MIN} to {HISTORY_MAX}",
+        ),
+    ),
+    actions=(
+        Channel(
+            name="actions",
+            meaning="servo target = clip(default + scale x action - encoder bias, joint range)",
+            shape=f"({ACTION_DIM},)",
+            unit="0.25 effort / kp rad",
+            range=f"|a| <= {MAX_ACTION:g}",
+        ),
+    ),
+    score_equation=(
+        "e_t = mean over 14 bodies of |p_body - p_ref'|, reference re-anchored within 0.5 m and 0.5 rad",
+        "T   = (1/1000) sum over executed t of mean over sigma in (.30, .10, .05) m of exp(-e_t^2/sigma^2)",
+        "U   = executed steps / 1000",
+        "J   = mean |a_k - 2 a_{k-1} + a_{k-2}|,  J_max = 2 (J_ref + 0.1201)",
+        "F   = 1 if the trial ended before the clip, else 0",
+        "s   = clip(0.7 T + 0.3 U - 0.15 min(J/J_max, 1) - 0.05 F, 0, 1)",
+        "reward = mean of 8 trials; at most 0.1 if a gate (stable, deterministic) is false",
+    ),
+    dev="`rle dev f04/dance --submission DIR` evaluates a submission on the published seeds "
+    "101, 211, 307 with the scored loop; the scene, the training environment, the PPO baseline and the reference are "
+    "plain files to use and to change.",
+    history=(("1.0.0", "first version"),),
+)
+"""Content of the generated card."""

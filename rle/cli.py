@@ -1,0 +1,68 @@
+"""The command line. Each command is a typed dataclass: its fields are its options and their help."""
+
+import dataclasses
+import sys
+from typing import Annotated, Any
+
+import tyro
+
+from rle.commands import demo, index, info, verify
+from rle.errors import RleError, UserError
+
+DESCRIPTION = """RLE-Bench: 51 tasks that tell whether a coding agent can do the work of a robot-learning engineer.
+
+Examples:
+  rle list
+  rle verify f04/dance --submission assets/oracles/f04/dance --out results/dance --html
+  rle index results/dance --html results/index.html
+"""
+
+COMMANDS: dict[str, Any] = {
+    "list": info.List,
+    "card": info.Card,
+    "verify": verify.Verify,
+    "index": index.Index,
+    "demo": demo.Demo,
+    "doctor": info.Doctor,
+    "gen": info.Gen,
+}
+
+
+def parser_type() -> Any:
+    """The union of all commands, as tyro reads it."""
+    members = [
+        Annotated[command, tyro.conf.subcommand(name=name, description=command.__doc__)]
+        for name, command in COMMANDS.items()
+    ]
+    union = members[0]
+    for member in members[1:]:
+        union = union | member
+    return union
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Parses, runs, and turns user errors into one line and exit code 2; a bug keeps its traceback."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    if not args:
+        args = ["--help"]
+    command, unknown = tyro.cli(
+        parser_type(),
+        prog="rle",
+        description=DESCRIPTION,
+        args=args,
+        return_unknown_args=True,
+        config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
+    )
+    try:
+        if unknown and not hasattr(command, "extra"):
+            raise UserError(f"unknown option {unknown[0]!r}; see `rle {args[0]} --help`")
+        if unknown:
+            command = dataclasses.replace(command, extra=tuple(unknown))
+        code = command.run()
+    except RleError as error:
+        print(f"rle: {error.message}", file=sys.stderr)
+        raise SystemExit(2 if isinstance(error, UserError) else 3) from None
+    except KeyboardInterrupt:
+        print("rle: interrupted", file=sys.stderr)
+        raise SystemExit(130) from None
+    raise SystemExit(code or 0)

@@ -1,0 +1,108 @@
+"""Commands that tell: list, card, doctor, gen."""
+
+import dataclasses
+import json
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from rle import cards, registry
+from rle.spec import TaskSpec
+
+
+@dataclasses.dataclass
+class List:
+    """All 51 tasks, and which of them can be verified here."""
+
+    json: bool = False
+    """Machine-readable output."""
+
+    def run(self) -> int:
+        rows = []
+        for task_id in registry.TASK_IDS:
+            family = task_id.split("/")[0]
+            spec = registry.get(task_id) if family in registry.landed_families() else None
+            rows.append(
+                {
+                    "id": task_id,
+                    "workflow": registry.workflow_of(family),
+                    "available": spec is not None,
+                    "title": spec.title if spec else registry.FAMILY_TITLES[family],
+                    "floor": spec.floor if spec else None,
+                    "bar": spec.bar if spec else None,
+                }
+            )
+        if self.json:
+            print(json.dumps(rows, indent=2))
+            return 0
+        table = Table(title=f"{len(rows)} tasks, {sum(bool(r['available']) for r in rows)} here")
+        for head in ("task", "title", "workflow", "state"):
+            table.add_column(head)
+        for row in rows:
+            state = "ready" if row["available"] else "not in this version"
+            table.add_row(row["id"], row["title"], row["workflow"], state)
+        Console().print(table)
+        return 0
+
+
+@dataclasses.dataclass
+class Card:
+    """One task: instruction, observation, action, budget, artifact, score. Example: rle card f04/dance"""
+
+    task: tyro.conf.Positional[str]
+    """Task id, as in `rle list`."""
+    json: bool = False
+    """The TaskSpec as JSON."""
+
+    def run(self) -> int:
+        spec: TaskSpec = registry.get(self.task)
+        if self.json:
+            import msgspec
+
+            print(msgspec.json.format(msgspec.json.encode(spec), indent=2).decode())
+        else:
+            print(cards.task_card(spec))
+        return 0
+
+
+@dataclasses.dataclass
+class Doctor:
+    """Checks this machine (versions, rendering, sandbox) and prints the fix for what fails."""
+
+    json: bool = False
+    """Machine-readable output."""
+
+    def run(self) -> int:
+        from rle.doctor import examine
+
+        findings = examine()
+        if self.json:
+            print(json.dumps([f._asdict() for f in findings], indent=2))
+        else:
+            console = Console()
+            for f in findings:
+                console.print(
+                    f"{f.verdict:>4}  {f.name:<10} {f.fact}", highlight=False, markup=False
+                )
+                if f.fix:
+                    console.print(f"      fix: {f.fix}", highlight=False, markup=False)
+        return 1 if any(f.verdict == "fail" for f in findings) else 0
+
+
+@dataclasses.dataclass
+class Gen:
+    """Writes the generated text (family cards, task table, JSON schemas); --check only compares."""
+
+    check: bool = False
+    """Exit 1 and list the files that differ, writing nothing."""
+
+    def run(self) -> int:
+        from rle import gen
+
+        paths = gen.check() if self.check else gen.write()
+        for path in paths:
+            print(f"{'differs' if self.check else 'written'}: {path.relative_to(gen.root())}")
+        if self.check and paths:
+            print("run `rle gen` and commit the result")
+        return 1 if self.check and paths else 0

@@ -1,0 +1,66 @@
+"""`rle gen`: writes everything that is generated from specs and types; `--check` only compares.
+
+Generated: the card block of each landed family's README, the task table of the top README, and the
+JSON schemas under `docs/schema/`.
+"""
+
+import json
+from pathlib import Path
+
+from rle import cards, registry
+from rle.errors import UserError
+from rle.report import report_schema
+
+
+def root() -> Path:
+    """The checkout. Raises UserError where the package is installed without one."""
+    folder = Path(__file__).resolve().parent.parent
+    if not (folder / "pyproject.toml").is_file():
+        raise UserError(
+            "`rle gen` writes into a checkout; this is an installed package", code="gen"
+        )
+    return folder
+
+
+def outputs() -> dict[Path, str]:
+    """Every generated file with the text it must have, hand-written parts as they stand."""
+    base = root()
+    found: dict[Path, str] = {}
+    readme = base / "README.md"
+    found[readme] = cards.fill_blocks(_read(readme), {"tasks": cards.all_tasks_table}, readme.name)
+    for family in registry.landed_families():
+        path = base / registry.PACKAGES[family].replace(".", "/") / "README.md"
+        found[path] = cards.fill_blocks(
+            _read(path),
+            {"card": lambda f=family: cards.family_card(f)},
+            str(path.relative_to(base)),
+        )
+    for name, schema in schemas().items():
+        found[base / "docs" / "schema" / name] = json.dumps(schema, indent=2, sort_keys=True) + "\n"
+    return found
+
+
+def schemas() -> dict[str, dict]:
+    """Exported JSON schemas by file name."""
+    return {"report.schema.json": report_schema()}
+
+
+def check() -> list[Path]:
+    """Generated files that differ from what the code would write, sorted."""
+    return sorted(p for p, text in outputs().items() if not p.is_file() or p.read_text() != text)
+
+
+def write() -> list[Path]:
+    """Writes every generated file that differs; returns those, sorted."""
+    changed = check()
+    texts = outputs()
+    for path in changed:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(texts[path])
+    return changed
+
+
+def _read(path: Path) -> str:
+    if not path.is_file():
+        raise UserError(f"{path} is missing; write it with a generated block and run `rle gen`")
+    return path.read_text()

@@ -1,0 +1,1 @@
+"""The trusted side: from untrusted files to the one authoritative score."""

@@ -1,0 +1,162 @@
+"""Frames between a worker and the verifier, seen from the worker.
+
+    u32 length of the payload, u8 type, u64 sequence, payload        (little-endian)
+
+LOAD, RESET and READY carry msgpack. ACT carries the number of a declared function (u64) and raw
+arrays, REPLY raw arrays; their shapes and dtypes both sides know from the contract, and each is
+padded with zeros to a multiple of 8 bytes. Nothing is ever unpickled.
+"""
+
+import math
+import os
+import struct
+
+import msgspec
+import numpy as np
+
+HEADER = struct.Struct("<IBQ")
+LOAD, RESET, ACT, CLOSE = 1, 2, 3, 4
+"""Types that the verifier sends."""
+HELLO, READY, REPLY, FAULT = 16, 17, 18, 19
+"""Types that a worker sends."""
+
+PARENT_LIMIT = 32 * 2**20
+"""Largest payload that the verifier sends, bytes."""
+FUNCTION = struct.Struct("<Q")
+"""Number of the declared function, at the head of an ACT."""
+ALIGNMENT = 8
+"""Arrays start at multiples of this, so that every library may read them in place."""
+FAULT_LIMIT = 2048
+"""Largest FAULT payload, bytes."""
+
+DTYPES = {
+    name: np.dtype(name).newbyteorder("<")
+    for name in ("float64", "float32", "uint8", "int32", "int64", "uint16", "bool")
+}
+"""Element types that a contract may declare."""
+
+
+class Closed(Exception):
+    """The verifier closed its end."""
+
+
+class Fault(Exception):
+    """What a worker reports instead of an answer: a code and a few short facts.
+
+    Args:
+        code: Machine name of the finding.
+        fields: Short strings and integers; the verifier prints its own text from them.
+    """
+
+    def __init__(self, code: str, **fields: object) -> None:
+        super().__init__(code)
+        self.code = code
+        self.fields = fields
+
+
+class Channel:
+    """The worker's ends of the two pipes."""
+
+    def __init__(self, read_fd: int, write_fd: int) -> None:
+        self._read_fd = read_fd
+        self._write_fd = write_fd
+
+    def recv(self) -> tuple[int, int, bytearray]:
+        """Waits for one frame.
+
+        Returns:
+            Type, sequence, payload.
+
+        Raises:
+            Closed: End of the stream.
+        """
+        length, kind, sequence = HEADER.unpack(self._exactly(HEADER.size))
+        return kind, sequence, self._exactly(length)
+
+    def send(self, kind: int, sequence: int, payload: bytes | bytearray | memoryview) -> None:
+        """Writes one frame."""
+        view = memoryview(HEADER.pack(len(payload), kind, sequence) + bytes(payload))
+        while view:
+            view = view[os.write(self._write_fd, view) :]
+
+    def _exactly(self, count: int) -> bytearray:
+        buffer = bytearray(count)
+        view = memoryview(buffer)
+        while view:
+            got = os.readv(self._read_fd, [view])
+            if not got:
+                raise Closed
+            view = view[got:]
+        return buffer
+
+
+def array_bytes(spec: dict) -> int:
+    """Bytes of one declared array, padding included: `{"shape": [...], "dtype": "float64"}`."""
+    return -(-math.prod(spec["shape"]) * DTYPES[spec["dtype"]].itemsize // ALIGNMENT) * ALIGNMENT
+
+
+def unpack_arrays(specs: list[dict], payload: bytes | bytearray | memoryview) -> list[np.ndarray]:
+    """Splits a payload into the declared arrays, as views on it.
+
+    Raises:
+        ValueError: The payload's length is not the sum of the declared sizes.
+    """
+    expected = sum(map(array_bytes, specs))
+    if len(payload) != expected:
+        raise ValueError(f"{len(payload)} bytes; the contract declares {expected}")
+    arrays, offset = [], 0
+    for spec in specs:
+        dtype, count = DTYPES[spec["dtype"]], math.prod(spec["shape"])
+        arrays.append(np.frombuffer(payload, dtype, count, offset).reshape(spec["shape"]))
+        offset += array_bytes(spec)
+    return arrays
+
+
+def pack_arrays(specs: list[dict], arrays: list[np.ndarray] | tuple[np.ndarray, ...]) -> bytes:
+    """Joins arrays that have exactly the declared shapes and dtypes.
+
+    Raises:
+        ValueError: Names the first array that differs from its declaration.
+    """
+    if len(specs) != len(arrays):
+        raise ValueError(f"{len(arrays)} arrays; the contract declares {len(specs)}")
+    parts = []
+    for spec, array in zip(specs, arrays, strict=True):
+        dtype, shape = DTYPES[spec["dtype"]], tuple(spec["shape"])
+        if array.shape != shape or array.dtype != dtype:
+            raise ValueError(
+                f"{spec['name']}: got {array.dtype} {array.shape}, declared {dtype} {shape}"
+            )
+        parts.append(array.tobytes())
+        parts.append(bytes(array_bytes(spec) - array.nbytes))
+    return b"".join(parts)
+
+
+def _encode_array(value: object) -> object:
+    if isinstance(value, np.ndarray):
+        data = np.ascontiguousarray(value)
+        return {"__array__": [data.dtype.name, list(data.shape), data.tobytes()]}
+    if isinstance(value, np.generic):
+        return value.item()
+    raise NotImplementedError(f"{type(value).__name__} cannot be sent to a worker")
+
+
+def _decode_arrays(value: object) -> object:
+    if isinstance(value, dict):
+        if set(value) == {"__array__"}:
+            dtype, shape, data = value["__array__"]
+            return np.frombuffer(data, DTYPES[dtype]).reshape(shape).copy()
+        return {key: _decode_arrays(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_decode_arrays(item) for item in value]
+    return value
+
+
+def encode_fields(fields: dict) -> bytes:
+    """LOAD or RESET payload. Values: plain data and numpy arrays of the declared dtypes."""
+    return msgspec.msgpack.encode(fields, enc_hook=_encode_array)
+
+
+def decode_fields(payload: bytes | bytearray) -> dict:
+    """Inverse of `encode_fields`."""
+    return _decode_arrays(msgspec.msgpack.decode(payload))

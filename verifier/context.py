@@ -1,0 +1,129 @@
+"""`VerifyContext`: what a family may ask of the trusted side, for one run or one trial of it."""
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from rle import seeds
+from rle.report import Row
+from rle.seeds import Namespace
+from rle.spec import Kind, Profile, TaskSpec
+from rle.verify_api import Checked, Limits, Trial
+from verifier.checks import Checker
+from verifier.hidden import Salt
+from verifier.isolation.launch import LaunchSpec
+from verifier.isolation.layers import PROFILES, Plan
+from verifier.submission import Frozen
+from verifier.worker import SubmissionWorker, charged_limit_s
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything a context is made of; sent to the trusted processes that run trials."""
+
+    task: TaskSpec
+    submission: Frozen
+    salt: Salt
+    plan: Plan
+    options: dict[str, str]
+    log_folder: Path
+    """Where workers' logs are collected."""
+    jobs: int = 1
+    engine: str = "local"
+
+
+@dataclass
+class Context:
+    """Implements `rle.verify_api.VerifyContext`.
+
+    Args:
+        settings: See there.
+        label: Name of the trial that this context serves; "" for the run itself.
+        on_row: Told of every row as it is finished, in any order.
+    """
+
+    settings: Settings
+    label: str = ""
+    on_row: Callable[[Row], None] | None = None
+    signal_deaths: int = 0
+    """Workers of this context that a signal ended which the verifier did not send."""
+    _log_numbers: Iterator[int] = field(default_factory=lambda: iter(range(10**9)))
+
+    @property
+    def task(self) -> TaskSpec:
+        return self.settings.task
+
+    @property
+    def submission(self) -> Frozen:
+        return self.settings.submission
+
+    @property
+    def practice(self) -> bool:
+        return self.settings.salt.practice
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        return self.settings.options
+
+    def rng(
+        self, stream: str, *ids: int | str, namespace: Namespace = "hidden"
+    ) -> np.random.Generator:
+        """Stream `stream` of trial `ids[0]`; without ids, of the task as a whole."""
+        trial, *inner = ids or ("task",)
+        key = seeds.trial_key(
+            self.task.family, self.task.draw_key, namespace, trial, self.settings.salt.value
+        )
+        return seeds.stream(key, stream, *inner)
+
+    def check(self, kind: Kind, contract: msgspec.Struct) -> Checked:
+        """See `rle.verify_api.VerifyContext.check`."""
+        return Checker(self.submission, self.settings.plan).check(kind, contract)
+
+    @contextlib.contextmanager
+    def worker(
+        self, profile: Profile, checked: Checked, limits: Limits
+    ) -> Iterator[SubmissionWorker]:
+        """See `rle.verify_api.VerifyContext.worker`."""
+        numbers = PROFILES[profile]
+        load_cap_s = min(limits.load_cap_s or math.inf, numbers.load_cap_s)
+        launch = LaunchSpec(
+            profile=profile,
+            role=numbers.run_role,
+            plan=self.settings.plan,
+            submission=self.submission.folder,
+            memory_bytes=limits.memory_bytes,
+            cpu_s=charged_limit_s(limits, load_cap_s),
+            modules=tuple(getattr(checked.contract, "modules", ())),
+        )
+        worker = SubmissionWorker(launch, checked, limits)
+        try:
+            yield worker
+        finally:
+            worker.close()
+            self.signal_deaths += worker.died_by_signal
+            self._keep_log(worker.final_log)
+
+    def ledger(self) -> Any:
+        """See `rle.verify_api.VerifyContext.ledger`."""
+        from verifier.ledger import read_ledger  # f01 to f03 only; needs the service package
+
+        return read_ledger(self.settings)
+
+    def map_trials(
+        self, fn: Callable[["Context", Trial], Row], trials: Sequence[Trial]
+    ) -> list[Row]:
+        """See `rle.verify_api.VerifyContext.map_trials`."""
+        from verifier.trials import run_trials  # imports this module
+
+        return run_trials(self.settings, fn, trials, self.on_row)
+
+    def _keep_log(self, text: str) -> None:
+        if text:
+            name = f"{self.label or 'run'}-{next(self._log_numbers):04d}.log"
+            (self.settings.log_folder / name).write_text(text)

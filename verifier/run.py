@@ -1,0 +1,289 @@
+"""One verification, in reading order: from a folder of untrusted files to `reward.json`."""
+
+import contextlib
+import datetime
+import os
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from rle import registry
+from rle.errors import (
+    BudgetExceeded,
+    InfrastructureError,
+    InvalidSubmission,
+    IsolationUnavailable,
+    RleError,
+)
+from rle.report import (
+    ErrorRecord,
+    FamilyResult,
+    IsolationRecord,
+    Outcome,
+    Report,
+    Row,
+    SelfTest,
+)
+from rle.spec import TaskSpec
+from verifier import hidden, machine, output
+from verifier.context import Context, Settings
+from verifier.isolation import layers, selftest
+from verifier.isolation.layers import Mode, Plan
+from verifier.submission import Frozen, freeze
+
+EXIT_REWARD, EXIT_USAGE, EXIT_INFRASTRUCTURE, EXIT_ISOLATION, EXIT_INTERRUPTED = 0, 2, 3, 4, 130
+LOG_LIMIT_BYTES = 2**20
+"""Largest `worker.log`."""
+KEPT = "submission"
+"""Folder of OUT that keeps the frozen copy."""
+
+
+class Interrupted(BaseException):
+    """SIGTERM or SIGINT reached the verifier before the result was written."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What the command line asks for."""
+
+    task: TaskSpec
+    artifacts: Path
+    out: Path
+    salt_file: str | None = None
+    isolation: Mode = "strict"
+    jobs: int = 1
+    engine: str = "local"
+    keep: bool = True
+    media: bool = False
+    harness: bool = False
+    replay: str = "none"
+    require_ledger_trust: str | None = None
+    partial: bool = False
+    options: dict[str, str] = field(default_factory=dict)
+
+    def command(self) -> str:
+        """The command that makes this result again."""
+        parts = ["rle", "verify", self.task.id, "--submission", str(self.artifacts)]
+        parts += ["--out", str(self.out)]
+        for name, value in sorted(self.options.items()):
+            parts += [f"--{name}", value]
+        if self.isolation != "strict":
+            parts += ["--isolation", self.isolation]
+        return shlex.join(parts)
+
+
+class Run:
+    """State of one verification; every way to end writes exactly one report from it."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.task = request.task
+        self.started_at = _now()
+        self._start_s = time.monotonic()
+        self.salt: hidden.Salt | None = None
+        self.plan: Plan | None = None
+        self.frozen: Frozen | None = None
+        self.selftests: list[SelfTest] = []
+        self.rows: dict[str, Row] = {}
+        self.report: Report | None = None
+        self._work = Path(tempfile.mkdtemp(prefix="rle-verify-"))
+
+    def execute(self) -> int:
+        """Runs the pipeline.
+
+        Returns:
+            Exit code of the process.
+
+        Raises:
+            UserError: Something the caller gave cannot be used; no report is written.
+            Interrupted: By a signal; `fail` writes the report.
+        """
+        output.prepare(self.request.out)
+        shutil.rmtree(self.request.out / KEPT, ignore_errors=True)
+        self.salt = hidden.read_salt(self.request.salt_file)
+        try:
+            result = self._grade()
+        except InvalidSubmission as error:
+            return self._conclude("invalid_submission", 0.0, error)
+        except BudgetExceeded as error:
+            return self._conclude("budget_exceeded", 0.0, error)
+        except InfrastructureError as error:
+            return self.fail(error)
+        return self._conclude(result.outcome, result.score, None, result)
+
+    def _grade(self) -> FamilyResult:
+        self.plan = layers.plan(self.request.isolation)
+        if self.plan.own_uid:
+            self._work.chmod(0o711)  # workers of another uid reach the frozen copy by its name
+        self.frozen = freeze(
+            self.request.artifacts,
+            self._work / KEPT,
+            self.task,
+            harness=self.request.harness,
+        )
+        self._banner()
+        for profile in self.task.profiles:
+            private = self.salt.folder or self.request.out
+            self.selftests.append(selftest.run(profile, self.plan, private))
+        verify = registry.room(self.task.family, "verify").verify
+        return verify(self.context())
+
+    def context(self) -> Context:
+        """The context of the run as a whole."""
+        logs = self._work / "logs"
+        logs.mkdir(exist_ok=True)
+        settings = Settings(
+            task=self.task,
+            submission=self.frozen,
+            salt=self.salt,
+            plan=self.plan,
+            options=self.request.options,
+            log_folder=logs,
+            jobs=self.request.jobs,
+            engine=self.request.engine,
+        )
+        return Context(settings, on_row=lambda row: self.rows.__setitem__(row.id, row))
+
+    def _banner(self) -> None:
+        if self.salt.practice:
+            _say("practice: no salt file, so the draws are public and the result is never ranked.")
+        if self.plan.mode == "reduced":
+            missing = "; ".join(f"{layer}: {fact}" for layer, fact, _ in self.plan.missing)
+            _say(f"REDUCED ISOLATION ({missing or 'asked for'}): the result is marked.")
+
+    def _conclude(
+        self,
+        outcome: Outcome,
+        reward: float,
+        error: RleError | None = None,
+        result: FamilyResult | None = None,
+    ) -> int:
+        """Writes report and reward; from here on a signal no longer ends the run half-way."""
+        _ignore_signals()
+        self.report = self._make_report(outcome, reward, error, result)
+        self._keep_files()
+        output.write_report(self.request.out, self.report)
+        output.write_reward(self.request.out, self.report, self.task.n_trials)
+        return EXIT_REWARD
+
+    def fail(self, error: RleError) -> int:
+        """Writes a report without a reward."""
+        _ignore_signals()
+        self.report = self._make_report("infrastructure_error", None, error, None)
+        self._keep_files()
+        output.write_report(self.request.out, self.report)
+        if error.code == "verifier.interrupted":
+            return EXIT_INTERRUPTED
+        return EXIT_ISOLATION if isinstance(error, IsolationUnavailable) else EXIT_INFRASTRUCTURE
+
+    def _make_report(
+        self,
+        outcome: Outcome,
+        reward: float | None,
+        error: RleError | None,
+        result: FamilyResult | None,
+    ) -> Report:
+        known = result or FamilyResult(rows=list(self.rows.values()), score=0.0)
+        return Report(
+            task=self.task.id,
+            family_version=self.task.version,
+            outcome=outcome,
+            reward=reward,
+            raw_total=known.raw_total,
+            gates=known.gates,
+            metrics=known.metrics,
+            rows=known.rows,
+            submission=self.frozen.record if self.frozen else None,
+            versions=machine.versions(),
+            isolation=self._isolation(),
+            practice=self.salt is None or self.salt.practice,
+            validation="RLE_VALIDATION" in os.environ,
+            scored=known.scored,
+            reference=known.reference,
+            options=self.request.options,
+            salt_id=self.salt.id if self.salt else None,
+            machine=machine.describe(),
+            started_at=self.started_at,
+            finished_at=_now(),
+            wall_s=time.monotonic() - self._start_s,
+            errors=[ErrorRecord(code=error.code, message=error.message)] if error else [],
+            flags=known.flags,
+            thresholds=known.thresholds,
+            extra=known.extra,
+            command=self.request.command(),
+        )
+
+    def _isolation(self) -> IsolationRecord | None:
+        if self.plan is None:
+            return None
+        blocked = [set(s.blocked) for s in self.selftests]
+        allowed = [set(s.allowed) for s in self.selftests]
+        return IsolationRecord(
+            mode=self.plan.mode,
+            layers=list(self.plan.layers),
+            missing=[f"{layer}: {fact}" for layer, fact, _ in self.plan.missing],
+            selftest=SelfTest(
+                blocked=sorted(set.intersection(*blocked)) if blocked else [],
+                allowed=sorted(set.intersection(*allowed)) if allowed else [],
+            ),
+        )
+
+    def _keep_files(self) -> None:
+        """The frozen copy (`--keep`) and what workers printed, beside the report."""
+        logs = sorted((self._work / "logs").glob("*.log"))
+        text = "".join(f"== {log.stem}\n{log.read_text()}\n" for log in logs)
+        if text:
+            data = text.encode()[:LOG_LIMIT_BYTES]
+            output.write_atomic(self.request.out / output.WORKER_LOG, data)
+        if self.request.keep and self.frozen:
+            output.copy_folder(self.frozen.folder, self.request.out / KEPT)
+
+    def clean(self) -> None:
+        """Removes the working folder; its read-only folders are opened first."""
+        for folder, _, _ in os.walk(self._work):
+            with contextlib.suppress(OSError):
+                os.chmod(folder, 0o700)
+        shutil.rmtree(self._work, ignore_errors=True)
+
+
+def raise_on_signals() -> None:
+    """SIGTERM and SIGINT raise `Interrupted` in the main thread."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise Interrupted(signal.Signals(number).name)
+
+    signal.signal(signal.SIGTERM, interrupt)
+    signal.signal(signal.SIGINT, interrupt)
+
+
+def _ignore_signals() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"rle verify: {text}\n")
+
+
+def summary(report: Report) -> str:
+    """The one line for people."""
+    failed = f": {report.errors[0].message}" if report.errors else ""
+    label = report.outcome.replace("_", " ")
+    if report.reward is None or report.outcome != "scored":
+        return f"{report.task}: {label}{failed}"
+    return f"{report.task}: {label} {report.reward:.4f} ({len(report.rows)} trials)"
+
+
+def as_json(report: Report) -> str:
+    return msgspec.json.encode(report).decode()
