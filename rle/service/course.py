@@ -18,11 +18,11 @@ import msgspec
 import rle
 from rle import seeds
 from rle.service.adapter import SessionSpec, TrialPlan
-from rle.service.phases import FINISHED
 from rle.service.protocol import PROTOCOL, Ended, ErrorKind, Scalar, from_array
 from rle.service.record.keys import SigningKey
 from rle.service.record.ledger import FORMAT, Kind, Ledger, LedgerFull
 from rle.service.record.walk import Walk
+from rle.service.rules.phases import FINISHED
 from rle.service.supervisor import Link, WorkerFailed
 from rle.service.worker import Done, Measure, Open
 

@@ -1,7 +1,7 @@
 """Puts a broker together: from a deployment's private files, or for practice on a laptop; and hands over.
 
-    deployment   /opt/rle/private/{profile.json, salt, broker.key}, state in /var/lib/rle
-    practice     a key made on the spot, the public practice salt, state in the user's runtime folder
+deployment   /opt/rle/private/{profile.json, salt, broker.key}, state in /var/lib/rle
+practice     a key made on the spot, the public practice salt, state in the user's runtime folder
 """
 
 import json

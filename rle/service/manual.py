@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 
 from rle.service.adapter import PhaseSpec, SessionSpec
-from rle.service.phases import Phases
 from rle.service.protocol import MAX_BATCH, MAX_IMAGE_PX
+from rle.service.rules.phases import Phases
 
 
 def task_info(spec: SessionSpec, phases: Phases, is_practice: bool) -> dict[str, Any]:

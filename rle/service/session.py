@@ -12,12 +12,9 @@ from typing import Any
 
 import msgspec
 
-from rle.service import validate
 from rle.service.adapter import BadRequest, SessionSpec
 from rle.service.course import Course, Profile, Refusal
 from rle.service.manual import task_info
-from rle.service.meter import OverBudget
-from rle.service.phases import FINISHED, NotAllowed, cost_of, name_of
 from rle.service.protocol import (
     MUTATING,
     PROTOCOL,
@@ -47,6 +44,9 @@ from rle.service.protocol import (
 )
 from rle.service.record.keys import SigningKey
 from rle.service.record.ledger import LedgerFull
+from rle.service.rules import validate
+from rle.service.rules.meter import OverBudget
+from rle.service.rules.phases import FINISHED, NotAllowed, cost_of, name_of
 from rle.service.supervisor import Link, WorkerFailed
 from rle.service.worker import Act, Again, AnyCall, Done, Drive, Extra, Look
 

@@ -188,7 +188,7 @@ class Supervisor:
         log = _open_log(self._log)
         argv = [sys.executable, "-c", _BOOT.format(fd=theirs.fileno(), channel=CHANNEL_FD)]
         env = dict(self._env if self._env is not None else os.environ)
-        env["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+        env["PYTHONPATH"] = os.pathsep.join(p or os.getcwd() for p in sys.path)
         for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
             env.setdefault(name, "1")
         try:

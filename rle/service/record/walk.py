@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from rle.service.adapter import Evidence, SessionSpec
-from rle.service.meter import Meter, OverBudget
-from rle.service.phases import FINISHED, Phases
 from rle.service.protocol import MAX_BATCH, Scalar
 from rle.service.record.ledger import FORMAT, Kind
+from rle.service.rules.meter import Meter, OverBudget
+from rle.service.rules.phases import FINISHED, Phases
 
 BETWEEN = frozenset({"confirm", "sim_error", "recover", "lease", "checkpoint"})
 """Kinds that may stand between a charge and its confirm."""

@@ -1,6 +1,6 @@
 """A scene without a simulator: a point on a line. Position += action per step; 10 is the goal.
 
-`Spring` is the adapter, `spec()` its declaration. Instance: the start, drawn in [0, 1).
+`Point` is the adapter, `spec()` its declaration. Instance: the start, drawn in [0, 1).
 """
 
 import hashlib
@@ -104,7 +104,7 @@ def spec(*phases: PhaseSpec, **changes) -> SessionSpec:
         "task": "f03/tower",
         "family_version": "1.0.0",
         "draw_key": "fake",
-        "adapter": "tests.rle.service.fake:Point",
+        "adapter": "service_fake:Point",
         "instruction": "Move the point to 10.",
         "phases": phases or (attempt(),),
         "action_dim": 2,
