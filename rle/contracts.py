@@ -146,9 +146,10 @@ class Function(msgspec.Struct, frozen=True, kw_only=True):
 class PythonContract(msgspec.Struct, frozen=True, kw_only=True):
     """A package of Python files that runs in a worker.
 
-    `Worker.load(**fields)` imports `entry`, calls `factory(**fields)` (fields named in
-    `factory_fields`) and looks up `required`. `Worker.reset(**fields)` calls `reset` of the object
-    with the fields as positional arguments in their order. `Worker.act` calls the function "act".
+    `Worker.load(**fields)` imports `entry`, calls `factory()` and looks up `required`; the fields
+    stay in the worker as kept values. `Worker.reset(**fields)` calls `reset` of the object with
+    the fields as positional arguments, in their order; values may be numpy arrays. `Worker.act`
+    calls the function "act". What the submission raises in a call ends the call, not the worker.
     """
 
     folder: str = ""
@@ -158,7 +159,7 @@ class PythonContract(msgspec.Struct, frozen=True, kw_only=True):
     factory: str = ""
     """Function of the entry that makes the object; empty: the module itself is the object."""
     required: tuple[str, ...] = ()
-    """Attributes that must be callable."""
+    """Attributes that must be callable, with a signature that fits the declared call."""
     functions: tuple[Function, ...] = ()
     suffixes: tuple[str, ...] = (".py", ".json", ".npz", ".npy", ".onnx", ".txt", ".md")
     max_files: int = 64

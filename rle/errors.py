@@ -157,6 +157,15 @@ AGENT_MESSAGES: dict[str, str] = {
     "action.type": "expected {expected}, got {got}",
     "action.shape": "expected {expected}, got shape {got}",
     "action.nonfinite": "expected finite numbers",
+    "action.missing": "there is no {name} to call",
+    # python packages
+    "python.shadow": "{path} would replace a trusted module; choose another name",
+    "python.suffix": "{path} is not accepted here; files end in {allowed}",
+    "python.syntax": "{path} line {line}: {fact}",
+    "python.load": "{path} could not be loaded: {cls} at line {line}",
+    "python.factory": "{path} defines no {name}()",
+    "python.interface": "{maker} returned an object without {name}",
+    "python.signature": "{call} is required: {fact}",
     # onnx
     "onnx.parse": "the ONNX file cannot be read: {fact}",
     "onnx.functions": "{name}: model-local functions are not accepted; inline them at export",

@@ -66,15 +66,16 @@ def product(a_wxyz: Array, b_wxyz: Array) -> Array:
     return _outer(a_wxyz, b_wxyz) @ _constant("product", a_wxyz)
 
 
-def from_rpy(roll_rad: float, pitch_rad: float, yaw_rad: float) -> np.ndarray:
-    """R_z(yaw) R_y(pitch) R_x(roll) as a quaternion wxyz, shape (4,)."""
-    cr, cp, cy = np.cos(np.array([roll_rad, pitch_rad, yaw_rad]) / 2.0)
-    sr, sp, sy = np.sin(np.array([roll_rad, pitch_rad, yaw_rad]) / 2.0)
-    return np.array(
+def from_rpy(roll_rad: Array, pitch_rad: Array, yaw_rad: Array, xp: Any = np) -> Array:
+    """R_z(yaw) R_y(pitch) R_x(roll) as quaternions wxyz. Shapes (...) to (..., 4)."""
+    cr, cp, cy = (xp.cos(angle / 2.0) for angle in (roll_rad, pitch_rad, yaw_rad))
+    sr, sp, sy = (xp.sin(angle / 2.0) for angle in (roll_rad, pitch_rad, yaw_rad))
+    return xp.stack(
         [
             cy * cp * cr + sy * sp * sr,
             cy * cp * sr - sy * sp * cr,
             cy * sp * cr + sy * cp * sr,
             sy * cp * cr - cy * sp * sr,
-        ]
+        ],
+        -1,
     )

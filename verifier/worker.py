@@ -197,7 +197,7 @@ class SubmissionWorker:
     def _ended(self, error: WorkerDied | ProtocolFault) -> TrialFault:
         if isinstance(error, ProtocolFault):
             return TrialFault("worker_died", error.code, error.fact)
-        self.died_by_signal = error.status < 0
+        self.died_by_signal |= error.status < 0 and not self._process.killed
         return TrialFault("worker_died", "worker.died", str(error))
 
     def close(self) -> None:

@@ -209,6 +209,26 @@ RECOVERY_FACTOR, RECOVERY_WINDOW_S = 1.5, 1.0
 """A push is recovered from when e_t is back at this factor of its mean over the window before it.
 Source: ours; a diagnostic, not scored."""
 
+
+class VideoSpec(Frozen):
+    """Videos of trials; no score depends on them."""
+
+    fps: float = 25.0
+    """Half the control rate. Source: card."""
+    distance_m: float = 2.8
+    """Camera to the robot. Source: ours: the robot fills two thirds of the height."""
+    azimuth_deg: float = 130.0
+    elevation_deg: float = -12.0
+    look_at_z_m: float = 0.75
+    """Height that the camera looks at, about the pelvis."""
+    marker_radius_m: float = 0.035
+    """Sphere at each tracked body of the re-anchored reference."""
+    marker_rgba: tuple[float, float, float, float] = (0.0, 0.62, 0.45, 0.45)
+    """Translucent bluish green of the Okabe-Ito palette."""
+
+
+VIDEO = VideoSpec()
+
 # ------------------------------------------------------------------------------------------ tasks
 
 FLOOR = 0.02

@@ -7,15 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import gymnasium
 import mujoco
 import numpy as np
 
 from families.f04_tracking import metrics, scene, spec
-from families.f04_tracking.draws import TrialDraws
+from families.f04_tracking.draws import TrialDraws, trial_draws
 from families.f04_tracking.policy import History, Robot, Target, observe, targets
-from families.f04_tracking.reference import Reference
-from rle import rotations
+from families.f04_tracking.reference import Reference, load_clip
+from rle import rotations, seeds
+from rle.envs.single import Step, TrialEnv
 from rle.sim import guard
+from rle.spec import TaskSpec
 from rle.verify_api import TrialFault
 
 Array = Any
@@ -57,6 +60,8 @@ class Record:
     """Planar anchor drift, shape (n,)."""
     yaw_drift_rad: np.ndarray
     """Shape (n,)."""
+    reference_pos: np.ndarray
+    """Re-anchored reference of the tracked bodies, shape (n, 14, 3), m."""
     joint_error_rad: np.ndarray
     """Root mean square of the 29 joints, shape (n,)."""
     fall_measures: np.ndarray
@@ -259,6 +264,19 @@ class Trial:
         self.ended = ended
         return ended
 
+    def error_m(self) -> float:
+        """e of the present state against the present reference frame, m."""
+        target, robot = self.target(), self.robot
+        moved = metrics.anchoring(
+            target.body_pos[:, _ANCHOR],
+            target.body_quat_wxyz[:, _ANCHOR],
+            robot.body_pos[:, _ANCHOR],
+            robot.body_quat_wxyz[:, _ANCHOR],
+        )
+        return float(
+            metrics.body_error(robot.body_pos, metrics.re_anchor(moved, target.body_pos))[0]
+        )
+
     def record(self) -> Record:
         """The measurements of the executed steps (copies)."""
         n = self.step_index
@@ -279,6 +297,7 @@ class Trial:
             action=self._action[:n].copy(),
             drift_m=moved.drift_m,
             yaw_drift_rad=moved.yaw_drift_rad,
+            reference_pos=re_anchored,
             joint_error_rad=np.sqrt(np.square(joint_off).mean(axis=1)),
             fall_measures=self._falls[:tried].copy(),
             push_steps=tuple(step for step in self.draws.pushes if step < max(tried, 1)),
@@ -309,3 +328,58 @@ def play(trial: Trial, act: Act, history: int = 1) -> Record:
         else:
             trial.step(action)
     return trial.record()
+
+
+class EpisodeTrial:
+    """A trial as a Gymnasium episode; reward is the tracking kernel of the step, in [0, 1]."""
+
+    def __init__(self, trial: Trial, history: int) -> None:
+        self.model, self.data = trial.model, trial.data
+        self._trial, self._window = trial, History(1, history)
+
+    def start(self) -> tuple[np.ndarray, dict[str, bool]]:
+        """First observation and claims."""
+        return self._window.push(self._trial.observe())[0].copy(), {"fallen": False, "done": False}
+
+    def advance(self, action: np.ndarray) -> Step:
+        """One control step; after a fall the last observation is given again."""
+        trial = self._trial
+        ended = trial.step(action)
+        earned, fallen = 0.0, ended not in (None, "done")
+        if not fallen:
+            earned = metrics.tracking(np.array([trial.error_m()]), steps=1)
+            if ended is None:
+                self._window.push(trial.observe())
+        claims = {"fallen": fallen, "done": ended == "done"}
+        return Step(self._window.array[0].copy(), earned, fallen, ended == "done", claims)
+
+
+def make_env(
+    task: TaskSpec,
+    *,
+    profile: str = spec.SCORED_PROFILE,
+    history: int = 1,
+    render_mode: str | None = None,
+) -> TrialEnv:
+    """The scored loop on public draws, `rle/f04-dance-v1`.
+
+    Args:
+        task: One of the five tasks.
+        profile: Which perturbations are drawn.
+        history: Observation frames per observation.
+        render_mode: None or "rgb_array".
+    """
+    clip = load_clip(task.slug)
+
+    def trial(seed: int) -> EpisodeTrial:
+        key = seeds.trial_key(task.family, task.draw_key, "public", seed)
+        drawn = trial_draws(lambda name: seeds.stream(key, name), clip.body_pos_w, profile)
+        return EpisodeTrial(Trial(clip, drawn), history)
+
+    box = gymnasium.spaces.Box
+    return TrialEnv(
+        trial,
+        box(-np.inf, np.inf, (history * spec.OBS_DIM,), np.float32),
+        box(-spec.GYM_ACTION_LIMIT, spec.GYM_ACTION_LIMIT, (spec.ACTION_DIM,), np.float32),
+        render_mode=render_mode,
+    )

@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import mujoco
 import numpy as np
 
-from families.f04_tracking import draws, metrics, policy, reference, spec, task
+from families.f04_tracking import draws, metrics, policy, reference, scene, spec, task
 from rle import seeds
 from rle.errors import InvalidSubmission
 from rle.report import FamilyResult, Row, Threshold
 from rle.scoring import gate
+from rle.sim.film import film_states
+from rle.sim.render import sphere
 from rle.verify_api import Limits, Trial, VerifyContext
 
 LIMITS = Limits(call_cap_s=spec.MAX_CALL_S, total_cap_s=spec.MAX_CALLS_TOTAL_S)
@@ -279,6 +282,59 @@ def thresholds(rows: list[Row], facts: dict[str, Any]) -> list[Threshold]:
         for name, value, limit, unit in checks
         if value is not None
     ]
+
+
+# ------------------------------------------------------------------------------------------ video
+
+
+def film(ctx: VerifyContext, trial: Trial, path: Path) -> None:
+    """Runs a trial again and writes its video: the robot solid, the scored reference as spheres.
+
+    Args:
+        ctx: Context of the run.
+        trial: One of the trials that was scored.
+        path: Target file, ending in .mp4; nothing is written for a trial without a state.
+    """
+    clip = load_clip(ctx.task.slug)
+    drawn, history = draw(ctx, trial, clip), trial.params["history"]
+    with ctx.worker("onnx", policy.checked(history), LIMITS) as worker:
+        record = task.play(task.Trial(clip, drawn), worker.act, history)
+    film_record(clip, record, path, drawn)
+
+
+def film_record(
+    clip: reference.Reference, record: task.Record, path: Path, drawn: draws.TrialDraws
+) -> None:
+    """Video of a recorded trial, 25 frames per second, on the trial's own floor."""
+    every = round(spec.CONTROL_HZ / spec.VIDEO.fps)
+    g1 = scene.build(spec.EVAL_TIMESTEP_S, drawn.dynamics, drawn.terrain)
+    states, video = record.qpos[::every], spec.VIDEO
+    view, option = mujoco.MjvCamera(), mujoco.MjvOption()
+    view.distance, view.azimuth, view.elevation = (
+        video.distance_m,
+        video.azimuth_deg,
+        video.elevation_deg,
+    )
+    option.geomgroup[:] = 1
+
+    def follow(data: mujoco.MjData) -> mujoco.MjvCamera:
+        view.lookat[:] = (*data.qpos[:2], video.look_at_z_m)
+        return view
+
+    def show_reference(picture: mujoco.MjvScene, i: int) -> None:
+        for position in record.reference_pos[max(i * every - 1, 0) :][:1].reshape(-1, 3):
+            sphere(picture, position, video.marker_radius_m, np.array(video.marker_rgba))
+
+    film_states(
+        path,
+        g1.model,
+        states,
+        video.fps,
+        camera=follow,
+        option=option,
+        decorate=show_reference,
+        poster_frame=len(states) - 1 if record.is_fall else None,
+    )
 
 
 # ------------------------------------------------------------------------------ design evaluation

@@ -18,15 +18,7 @@ from .roles import CheckRole, quoted
 from .wire import Fault
 
 DEFAULT_OPS = frozenset(
-    """Gemm MatMul Einsum Conv AveragePool MaxPool GlobalAveragePool GRU LSTM RNN
-    LayerNormalization BatchNormalization InstanceNormalization GroupNormalization
-    RMSNormalization Add Sub Mul Div Pow Neg Abs Sqrt Exp Log Erf Sin Cos Sign Floor Ceil Round
-    Min Max Sum Mean Clip Relu LeakyRelu PRelu Elu Selu Celu Gelu Mish Sigmoid HardSigmoid
-    HardSwish Tanh Softplus Softsign Softmax LogSoftmax ReduceSum ReduceMean ReduceMax ReduceMin
-    ReduceL1 ReduceL2 ReduceSumSquare ArgMax Where Equal Greater GreaterOrEqual Less LessOrEqual
-    And Or Not Identity Constant ConstantOfShape Shape Cast Concat Split Slice Gather
-    GatherElements Reshape Flatten Transpose Squeeze Unsqueeze Expand Tile Pad Mod Range Trilu
-    CumSum Size""".split()
+    ["Gemm", "MatMul", "Einsum", "Conv", "AveragePool", "MaxPool", "GlobalAveragePool", "GRU", "LSTM", "RNN", "LayerNormalization", "BatchNormalization", "InstanceNormalization", "GroupNormalization", "RMSNormalization", "Add", "Sub", "Mul", "Div", "Pow", "Neg", "Abs", "Sqrt", "Exp", "Log", "Erf", "Sin", "Cos", "Sign", "Floor", "Ceil", "Round", "Min", "Max", "Sum", "Mean", "Clip", "Relu", "LeakyRelu", "PRelu", "Elu", "Selu", "Celu", "Gelu", "Mish", "Sigmoid", "HardSigmoid", "HardSwish", "Tanh", "Softplus", "Softsign", "Softmax", "LogSoftmax", "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ArgMax", "Where", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Not", "Identity", "Constant", "ConstantOfShape", "Shape", "Cast", "Concat", "Split", "Slice", "Gather", "GatherElements", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Expand", "Tile", "Pad", "Mod", "Range", "Trilu", "CumSum", "Size"]
 )
 """Operators accepted where a contract lists none: dense arithmetic, no control flow, no chance."""
 STANDARD_DOMAINS = ("", "ai.onnx")

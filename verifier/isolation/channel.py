@@ -5,6 +5,7 @@ longer than the contract says, and every wait is bounded by a monotonic deadline
 bytes do not move. Log output is drained meanwhile, so that a chatty worker cannot block itself.
 """
 
+import contextlib
 import fcntl
 import os
 import select
@@ -83,10 +84,8 @@ class Channel:
         for fd in (read_fd, write_fd, log_fd):
             os.set_blocking(fd, False)
         for fd in (read_fd, write_fd):
-            try:
+            with contextlib.suppress(OSError):  # over the user's quota: the default is only slower
                 fcntl.fcntl(fd, F_SETPIPE_SZ, PIPE_BYTES)
-            except OSError:
-                pass  # over the user's pipe quota: the default size is only slower
         self._reader = self._poller(read_fd, select.POLLIN)
         self._writer = self._poller(write_fd, select.POLLOUT)
 

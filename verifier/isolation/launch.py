@@ -144,6 +144,8 @@ class Sandboxed:
         self.profile = layers.PROFILES[spec.profile]
         self.wall_s = 0.0
         self.cpu_s = 0.0
+        self.killed = False
+        """The verifier itself ended it."""
         self._sequence = 0
         self._slot = UidSlot() if spec.plan.own_uid else None
         self._start()
@@ -289,6 +291,7 @@ class Sandboxed:
 
     def kill(self) -> None:
         """SIGKILL to the process and its group, now."""
+        self.killed = True
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         self.process.kill()

@@ -45,7 +45,7 @@ AF_UNIX = 1
 """Address family of local sockets. Source: linux/socket.h."""
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
 """Options of prctl(2) that would undo the start order. Source: linux/prctl.h."""
-UNIX_SOCKET_CALLS = frozenset("bind listen accept accept4 connect".split())
+UNIX_SOCKET_CALLS = frozenset(["bind", "listen", "accept", "accept4", "connect"])
 """Calls that a server on a local socket needs."""
 
 

@@ -9,6 +9,10 @@ TRAIN_SUBSTEPS = 4
 TRAIN_EPISODE_S = 10.0
 """Length of a training episode. Source: card."""
 
+GYM_ACTION_LIMIT = 10.0
+"""Half-width of the Gymnasium action box, in raw actions. Source: ours: a sampled action should move the
+robot without saturating every servo; scoring itself accepts `MAX_ACTION`."""
+
 
 class RewardTerm(Frozen):
     """weight x exp(-error^2 / sigma^2)."""
