@@ -157,7 +157,9 @@ def _read_csv(csv: Path) -> np.ndarray:
     try:
         table = np.loadtxt(csv, delimiter=",", ndmin=2)
     except ValueError as error:
-        raise BadReference(f"{csv.name} is not a table of numbers without header: {error}") from error
+        raise BadReference(
+            f"{csv.name} is not a table of numbers without header: {error}"
+        ) from error
     if table.shape[1] != RULES.csv_columns:
         raise BadReference(f"{csv.name} has {table.shape[1]} columns, needs {RULES.csv_columns}")
     if not np.isfinite(table).all():
@@ -231,7 +233,9 @@ def forward_kinematics(qpos: np.ndarray, qvel: np.ndarray) -> dict[str, np.ndarr
     """
     g1 = _model()
     data = mujoco.MjData(g1.model)
-    arrays = {name: np.empty((len(qpos), len(spec.BODY_NAMES), n)) for name, n in BODY_ARRAYS.items()}
+    arrays = {
+        name: np.empty((len(qpos), len(spec.BODY_NAMES), n)) for name, n in BODY_ARRAYS.items()
+    }
     velocity = np.empty(6)
     for k in range(len(qpos)):
         data.qpos[:], data.qvel[:] = qpos[k], qvel[k]
@@ -281,12 +285,18 @@ def validate_npz(path: Path) -> list[str]:
     warnings = []
     lowest_m = lowest_geom_m(qpos)
     if lowest_m < RULES.lowest_geom_error_m:
-        raise BadReference(f"lowest collision geom at {lowest_m:.3f} m; at least {RULES.lowest_geom_error_m}")
+        raise BadReference(
+            f"lowest collision geom at {lowest_m:.3f} m; at least {RULES.lowest_geom_error_m}"
+        )
     if lowest_m < RULES.lowest_geom_warning_m:
-        warnings.append(f"lowest collision geom at {lowest_m:.3f} m, below {RULES.lowest_geom_warning_m}")
+        warnings.append(
+            f"lowest collision geom at {lowest_m:.3f} m, below {RULES.lowest_geom_warning_m}"
+        )
     fastest = float(np.abs(a["joint_vel"]).max())
     if fastest > RULES.joint_vel_warning_rad_s:
-        warnings.append(f"|joint_vel| up to {fastest:.1f} rad/s, above {RULES.joint_vel_warning_rad_s}")
+        warnings.append(
+            f"|joint_vel| up to {fastest:.1f} rad/s, above {RULES.joint_vel_warning_rad_s}"
+        )
     return warnings
 
 
@@ -305,11 +315,15 @@ def _check_format(a: dict[str, np.ndarray]) -> None:
     if frames < 2:
         raise BadReference(f"{frames} frames; at least 2")
     if float(a["fps"]) != spec.CONTROL_HZ:
-        raise BadReference(f"fps {float(a['fps']):g}: re-export at 50 Hz; frames are played one per 20 ms")
+        raise BadReference(
+            f"fps {float(a['fps']):g}: re-export at 50 Hz; frames are played one per 20 ms"
+        )
     for key, names in (("body_names", spec.BODY_NAMES), ("joint_names", spec.JOINT_NAMES)):
         given = tuple(str(name) for name in np.atleast_1d(a[key]))
         if given != names:
-            wrong = next((n for n, m in zip(given, names, strict=False) if n != m), "the number of names")
+            wrong = next(
+                (n for n, m in zip(given, names, strict=False) if n != m), "the number of names"
+            )
             raise BadReference(f"{key} are not in our order; first difference: {wrong}")
     shapes = {"joint_pos": (frames, spec.N_JOINTS), "joint_vel": (frames, spec.N_JOINTS)}
     shapes |= {key: (frames, len(spec.BODY_NAMES), n) for key, n in BODY_ARRAYS.items()}
@@ -322,7 +336,9 @@ def _check_motion(a: dict[str, np.ndarray], qpos: np.ndarray) -> None:
     """Quaternions, kinematics, velocities, joint ranges."""
     norm = np.linalg.norm(a["body_quat_w"], axis=2)
     if np.abs(norm - 1.0).max() > RULES.quat_norm_tolerance:
-        raise BadReference(f"body_quat_w has a norm of {norm.flat[np.abs(norm - 1.0).argmax()]:.4f}")
+        raise BadReference(
+            f"body_quat_w has a norm of {norm.flat[np.abs(norm - 1.0).argmax()]:.4f}"
+        )
     frames = len(qpos)
     probe = [0, frames // 2, frames - 1]
     fk = forward_kinematics(qpos[probe], np.zeros((3, 6 + spec.N_JOINTS)))["body_pos_w"]
@@ -336,7 +352,9 @@ def _check_motion(a: dict[str, np.ndarray], qpos: np.ndarray) -> None:
     central = np.gradient(qpos[:, 7:], spec.CONTROL_PERIOD_S, axis=0)
     off = float(np.median(np.abs(central - a["joint_vel"])))
     if off > RULES.joint_vel_tolerance_rad_s:
-        raise BadReference(f"joint_vel is {off:.2f} rad/s (median) off the central difference of joint_pos")
+        raise BadReference(
+            f"joint_vel is {off:.2f} rad/s (median) off the central difference of joint_pos"
+        )
     low, high = _model().handles.joint_range_rad.T
     excess = np.maximum(low - qpos[:, 7:], qpos[:, 7:] - high).max(axis=0)
     if excess.max() > RULES.joint_range_tolerance_rad:

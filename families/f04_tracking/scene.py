@@ -165,7 +165,9 @@ def lift_out_of_floor(g1: G1, data: mujoco.MjData) -> float:
     return lift_m
 
 
-def terrain_grid(xy_min_m: np.ndarray, xy_max_m: np.ndarray) -> tuple[int, int, tuple[float, float]]:
+def terrain_grid(
+    xy_min_m: np.ndarray, xy_max_m: np.ndarray
+) -> tuple[int, int, tuple[float, float]]:
     """Grid of a height field that covers an xy box with the card's margin.
 
     Returns:
@@ -173,7 +175,9 @@ def terrain_grid(xy_min_m: np.ndarray, xy_max_m: np.ndarray) -> tuple[int, int, 
         apart.
     """
     scene = spec.SCENE
-    side_m = np.maximum(np.asarray(xy_max_m) - xy_min_m + 2 * scene.terrain_margin_m, scene.terrain_min_side_m)
+    side_m = np.maximum(
+        np.asarray(xy_max_m) - xy_min_m + 2 * scene.terrain_margin_m, scene.terrain_min_side_m
+    )
     columns, rows = (math.ceil(side / scene.cell_m - 1e-9) + 1 for side in side_m)
     center = (np.asarray(xy_min_m) + xy_max_m) / 2.0
     return rows, columns, (float(center[0]), float(center[1]))
@@ -211,7 +215,9 @@ def _add_floor(robot: mujoco.MjSpec, terrain: HeightMap | None) -> None:
     floor.friction[0] = spec.SCENE.floor_friction
     floor.size = (0.0, 0.0, 1.0)
     floor.rgba = (0.35, 0.38, 0.42, 1.0)
-    robot.worldbody.add_light(pos=(0, 0, 4), dir=(0, 0, -1), type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL)
+    robot.worldbody.add_light(
+        pos=(0, 0, 4), dir=(0, 0, -1), type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL
+    )
     if terrain is None or terrain.span_m == 0.0:
         return
     rows, columns = terrain.heights_m.shape
@@ -252,7 +258,10 @@ def _add_motors(robot: mujoco.MjSpec, frictionloss_n_m: float) -> None:
 def _add_sensors(robot: mujoco.MjSpec) -> None:
     """IMU at the pelvis; pose and velocity of the tracked bodies, kind by kind."""
     kind = mujoco.mjtSensor
-    for name, sensor in (("imu_lin_vel", kind.mjSENS_VELOCIMETER), ("imu_ang_vel", kind.mjSENS_GYRO)):
+    for name, sensor in (
+        ("imu_lin_vel", kind.mjSENS_VELOCIMETER),
+        ("imu_ang_vel", kind.mjSENS_GYRO),
+    ):
         robot.add_sensor(name=name, type=sensor, objtype=mujoco.mjtObj.mjOBJ_SITE, objname="imu")
     for suffix, sensor in (
         ("pos", kind.mjSENS_FRAMEPOS),
@@ -262,7 +271,10 @@ def _add_sensors(robot: mujoco.MjSpec) -> None:
     ):
         for body in spec.TRACKED_BODIES:
             robot.add_sensor(
-                name=f"{body}_{suffix}", type=sensor, objtype=mujoco.mjtObj.mjOBJ_XBODY, objname=body
+                name=f"{body}_{suffix}",
+                type=sensor,
+                objtype=mujoco.mjtObj.mjOBJ_XBODY,
+                objname=body,
             )
 
 

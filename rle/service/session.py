@@ -44,6 +44,7 @@ from rle.service.protocol import (
 )
 from rle.service.record.keys import SigningKey
 from rle.service.record.ledger import LedgerFull
+from rle.service.record.walk import TrialRecord
 from rle.service.rules import validate
 from rle.service.rules.meter import OverBudget
 from rle.service.rules.phases import FINISHED, NotAllowed, cost_of, name_of
@@ -100,6 +101,10 @@ class Session:
     def is_full(self) -> bool:
         """The disk could not take the record."""
         return self._course.ledger.is_full
+
+    def trials(self) -> list[TrialRecord]:
+        """Trials so far, with their evidence; for the caller of an embedded session."""
+        return list(self._walk.trials)
 
     def start(self) -> None:
         """Opens the first trial where the phase opens it by itself."""

@@ -39,8 +39,8 @@ ROTATION_SCALE_RAD = 0.5
 """What 1 means in an arm action. Source: robosuite's OSC_POSE default."""
 GRIPPER_START_M = 0.020833
 """Finger joint position after a reset. Source: robosuite's Panda gripper."""
-COLLISION_GROUP = 0
-"""Geom group that is not drawn. Source: robosuite."""
+COLLISION_GROUP = 3
+"""Group that the robot's collision geoms are moved to, which MuJoCo does not draw by default."""
 
 
 @dataclass(frozen=True)
@@ -121,14 +121,14 @@ class RobosuiteRobot:
         return RobotHandles(
             arm_joints=tuple(model.arm_joints),
             finger_joints=tuple(gripper.joints),
-            base_joints=tuple(
-                f"{mobile}joint_mobile_{axis}" for axis in ("forward", "side", "yaw")
-            )
+            base_joints=tuple(f"{mobile}joint_mobile_{axis}" for axis in ("forward", "side", "yaw"))
             if self._is_mobile
             else (),
             torso_joint=f"{mobile}joint_torso_height" if self._is_mobile else None,
             grip_site=gripper.important_sites["grip_site"],
-            base_site=f"{mobile}center" if self._is_mobile else f"{model.naming_prefix}right_center",
+            base_site=f"{mobile}center"
+            if self._is_mobile
+            else f"{model.naming_prefix}right_center",
             root_body=model.root_body,
             pads=(
                 gripper.important_geoms["left_fingerpad"][0],
@@ -144,6 +144,10 @@ class RobosuiteRobot:
         root = child.body(self.handles.root_body)
         root.pos = np.array(self.config.base_pos_m)
         root.quat = np.array(self.config.base_quat_wxyz)
+        _name_all(child, self.handles.prefixes[0])
+        for geom in child.geoms:
+            if geom.group == 0:
+                geom.group = COLLISION_GROUP
         frame = spec.worldbody.add_frame()
         spec.attach(child, frame=frame, prefix="")
         return self.handles
@@ -296,6 +300,14 @@ class RobosuiteRobot:
         if self._data is None:
             raise RuntimeError("the robot is not bound to a model; call bind() first")
         return self._data
+
+
+def _name_all(child: mujoco.MjSpec, prefix: str) -> None:
+    """Names the bodies, geoms and sites that robosuite leaves unnamed."""
+    for kind in ("bodies", "geoms", "sites"):
+        for number, element in enumerate(getattr(child, kind)):
+            if not element.name:
+                element.name = f"{prefix}{kind}_{number}"
 
 
 _ALL_PARTS = {"right": True, "right_gripper": True, "torso": True, "base": True}
