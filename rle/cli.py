@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from rle.commands import demo, index, info, verify
+from rle.commands import demo, index, info, train, verify
 from rle.errors import RleError, UserError
 
 DESCRIPTION = """RLE-Bench: 51 tasks that tell whether a coding agent can do the work of a robot-learning engineer.
@@ -22,6 +22,7 @@ COMMANDS: dict[str, Any] = {
     "card": info.Card,
     "verify": verify.Verify,
     "index": index.Index,
+    "train": train.Train,
     "demo": demo.Demo,
     "doctor": info.Doctor,
     "gen": info.Gen,

@@ -93,7 +93,7 @@ def _frame() -> Finding:
 def _sandbox() -> Finding:
     """Asks the verifier, in its own process, which isolation layers this machine gives."""
     run = subprocess.run(
-        [sys.executable, "-m", "verifier", "--selftest", "--json"],
+        [sys.executable, "-m", "verifier.isolation"],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     try:
@@ -101,7 +101,7 @@ def _sandbox() -> Finding:
     except (json.JSONDecodeError, IndexError):
         last = (run.stderr.strip().splitlines() or ["no output"])[-1]
         return Finding(
-            "sandbox", "fail", last, "Run `python -m verifier --selftest` and read its message."
+            "sandbox", "fail", last, "Run `python -m verifier.isolation` and read its message."
         )
     layers, missing = answer.get("layers", []), answer.get("missing", [])
     fact = (

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rle import cards, registry
 from rle.errors import UserError
+from rle.index import input_schema, result_schema
 from rle.report import report_schema
 
 
@@ -42,7 +43,11 @@ def outputs() -> dict[Path, str]:
 
 def schemas() -> dict[str, dict]:
     """Exported JSON schemas by file name."""
-    return {"report.schema.json": report_schema()}
+    return {
+        "report.schema.json": report_schema(),
+        "index-input.schema.json": input_schema(),
+        "index-result.schema.json": result_schema(),
+    }
 
 
 def check() -> list[Path]:

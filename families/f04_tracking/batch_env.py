@@ -14,7 +14,7 @@ from tensordict import TensorDict
 from families.f04_tracking import draws, metrics, policy, scene, spec, task
 from families.f04_tracking.reference import Reference, load_clip
 from rle import rotations
-from rle.errors import SimulationError
+from rle.errors import SimulationError, UserError
 from rle.sim.batch import BatchScene, State, make_backend
 
 TRAIN_DRAWS = spec.Profile(dynamics=True, terrain=False, init=True, push=True, noise=True)
@@ -45,54 +45,10 @@ def batch_scene(g1: scene.G1) -> BatchScene:
     )
 
 
-def reward(
-    robot: policy.Robot,
-    state: State,
-    target: policy.Target,
-    moved: metrics.Anchoring,
-    action: torch.Tensor,
-    previous_action: torch.Tensor,
-    low_rad: torch.Tensor,
-    high_rad: torch.Tensor,
-) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """r = 0.02 sum_i w_i exp(-e_i^2 / s_i^2) + penalties, of `spec.TRAIN_REWARD`. Shape (N,), and terms.
-
-    Body terms compare with the re-anchored reference (`moved`), and take the mean of squares over the 14
-    bodies; anchor terms are in the world frame. Actions have shape (N, 29).
-    """
-    r, anchor = spec.TRAIN_REWARD, spec.ANCHOR_INDEX
-    yaw, zero = moved.yaw_rad, torch.zeros_like(moved.yaw_rad)
-    turn = rotations.from_rpy(zero, zero, yaw, xp=torch)[:, None]
-    turn_matrix = rotations.matrix(turn)
-
-    def mean_square(error: torch.Tensor) -> torch.Tensor:
-        return (error * error).sum(-1).mean(-1)
-
-    def turned(vectors: torch.Tensor) -> torch.Tensor:
-        return (turn_matrix @ vectors[..., None])[..., 0]
-
-    def angle_square(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return (2.0 * torch.arccos((a * b).sum(-1).abs().clamp(max=1.0))) ** 2
-
-    quat, ref_quat = robot.body_quat_wxyz, target.body_quat_wxyz
-    place = (robot.body_pos[:, anchor] - target.body_pos[:, anchor]) ** 2
-    squares = {
-        "anchor_pos": (r.anchor_pos, place.sum(-1)),
-        "anchor_ori": (r.anchor_ori, angle_square(quat[:, anchor], ref_quat[:, anchor])),
-        "body_pos": (
-            r.body_pos, mean_square(robot.body_pos - metrics.re_anchor(moved, target.body_pos, torch)),
-        ),
-        "body_ori": (r.body_ori, angle_square(quat, rotations.product(turn, ref_quat)).mean(-1)),
-        "body_lin_vel": (r.body_lin_vel, mean_square(state.body_lin_vel - turned(target.body_lin_vel))),
-        "body_ang_vel": (r.body_ang_vel, mean_square(state.body_ang_vel - turned(target.body_ang_vel))),
-    }  # fmt: skip
-    terms = {k: t.weight * torch.exp(-e / t.sigma**2) for k, (t, e) in squares.items()}
-    middle, half = (low_rad + high_rad) / 2.0, (high_rad - low_rad) / 2.0 * r.soft_limit_fraction
-    excess = ((robot.joint_pos - middle).abs() - half).clamp(min=0.0).sum(-1)
-    terms["action_rate"] = r.action_rate_weight * ((action - previous_action) ** 2).sum(-1)
-    terms["joint_limit"] = r.joint_limit_weight * excess
-    terms["self_contact"] = r.self_contact_weight * state.contact_bodies
-    return spec.CONTROL_PERIOD_S * torch.stack(list(terms.values())).sum(0), terms
+_SAVED = (
+    "action", "previous_action", "frame", "start_frame", "episode_length_buf", "next_push",
+    "bin_failures", "steps", "nan_resets", "_window_nans",
+)  # fmt: skip
 
 
 class TrackingEnv:
@@ -242,16 +198,10 @@ class TrackingEnv:
             target.body_pos[:, anchor], target.body_quat_wxyz[:, anchor],
             self.robot.body_pos[:, anchor], self.robot.body_quat_wxyz[:, anchor], torch,
         )  # fmt: skip
-        earned, terms = reward(
-            self.robot,
-            self.state,
-            target,
-            moved,
-            self.action,
-            self.previous_action,
-            self._low,
-            self._high,
-        )
+        earned, terms = metrics.training_reward(
+            self.robot, self.state, target, moved, self.action, self.previous_action,
+            (self._low, self._high), torch,
+        )  # fmt: skip
         earned = torch.where(broken, torch.zeros_like(earned), earned)
         dones = falls | time_outs
         self._log(terms, target, moved, dones, falls)
@@ -417,6 +367,38 @@ class TrackingEnv:
         self.extras["log"]["/falls"] = falls.float().sum()
         if bool(dones.any()):
             self.extras["log"]["/episode_len"] = self.episode_length_buf[dones].float().mean()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that decides what comes next; tensors and numbers only."""
+        saved = {name: getattr(self, name) for name in _SAVED}
+        saved |= {"window": self.window.array, "generator": self.generator.get_state()}
+        saved["observations"] = dict(self._observations.items())
+        if hasattr(self.sim, "simulator_state"):
+            saved["sim"] = {k: torch.from_numpy(v) for k, v in self.sim.simulator_state().items()}
+        return saved
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Puts back what `state_dict` gave. On `mjc` the continuation is bit-exact; backends that
+        cannot save start new episodes, with the sampler and the generator of the saved run.
+
+        Raises:
+            UserError: Saved with another number of robots or history.
+        """
+        if saved["window"].shape != self.window.array.shape:
+            raise UserError(
+                f"saved for {tuple(saved['window'].shape)} robots x observation, this environment has "
+                f"{tuple(self.window.array.shape)}; use the same number of robots and history"
+            )
+        for name in _SAVED:
+            setattr(self, name, saved[name])
+        self.generator.set_state(saved["generator"].cpu())
+        if "sim" not in saved:
+            self.reset()
+            return
+        self.sim.restore({k: v.numpy() for k, v in saved["sim"].items()})
+        self.window.array = saved["window"]
+        self._read()
+        self._observations = TensorDict(saved["observations"], batch_size=[self.num_envs])
 
     def close(self) -> None:
         """Frees the backend."""

@@ -158,6 +158,76 @@ def recovery_s(error_m: np.ndarray, push_step: int) -> float | None:
     return float(first_excess + back[0] + 1) / spec.CONTROL_HZ if len(back) else None
 
 
+def training_reward(
+    robot: Any,
+    state: Any,
+    target: Any,
+    moved: Anchoring,
+    action: Array,
+    previous_action: Array,
+    joint_range_rad: tuple[Array, Array],
+    xp: Any = np,
+) -> tuple[Array, dict[str, Array]]:
+    """r = dt (sum_i w_i exp(-e_i^2 / s_i^2) + sum_j w_j c_j), weights of `spec.TRAIN_REWARD`. Not scored.
+
+    e_i: position and angle of the anchor in the world; root of the mean of squares over the 14 bodies of
+    position, angle, linear and angular velocity against the re-anchored reference. c_j: |a_k - a_{k-1}|^2,
+    excess over the soft joint range (rad), counted bodies in contact.
+
+    Args:
+        robot: `policy.Robot` of N robots.
+        state: Has `body_lin_vel`, `body_ang_vel` (N, 14, 3) in the world, and `contact_bodies` (N,).
+        target: `policy.Target` of the same instant.
+        moved: Anchoring of the reference to the robots.
+        action: a_k, shape (N, 29).
+        previous_action: a_{k-1}, shape (N, 29).
+        joint_range_rad: Lower and upper limits, shape (29,) each.
+        xp: `numpy` or `torch`.
+
+    Returns:
+        Reward, shape (N,), and its terms before the factor dt.
+    """
+    r, anchor = spec.TRAIN_REWARD, spec.ANCHOR_INDEX
+    zero = xp.zeros_like(moved.yaw_rad)
+    turn = rotations.from_rpy(zero, zero, moved.yaw_rad, xp=xp)[:, None]
+    turn_matrix = rotations.matrix(turn)
+
+    def mean_square(error: Array) -> Array:
+        return (error * error).sum(-1).mean(-1)
+
+    def turned(vectors: Array) -> Array:
+        return (turn_matrix @ vectors[..., None])[..., 0]
+
+    def angle_square(a: Array, b: Array) -> Array:
+        return (2.0 * xp.arccos(abs((a * b).sum(-1)).clip(0.0, 1.0))) ** 2
+
+    quat, ref_quat = robot.body_quat_wxyz, target.body_quat_wxyz
+    place = (robot.body_pos[:, anchor] - target.body_pos[:, anchor]) ** 2
+    body_off = robot.body_pos - re_anchor(moved, target.body_pos, xp)
+    squares = {
+        "anchor_pos": (r.anchor_pos, place.sum(-1)),
+        "anchor_ori": (r.anchor_ori, angle_square(quat[:, anchor], ref_quat[:, anchor])),
+        "body_pos": (r.body_pos, mean_square(body_off)),
+        "body_ori": (r.body_ori, angle_square(quat, rotations.product(turn, ref_quat)).mean(-1)),
+        "body_lin_vel": (
+            r.body_lin_vel,
+            mean_square(state.body_lin_vel - turned(target.body_lin_vel)),
+        ),
+        "body_ang_vel": (
+            r.body_ang_vel,
+            mean_square(state.body_ang_vel - turned(target.body_ang_vel)),
+        ),
+    }
+    terms = {k: t.weight * xp.exp(-e / t.sigma**2) for k, (t, e) in squares.items()}
+    low, high = joint_range_rad
+    middle, half = (low + high) / 2.0, (high - low) / 2.0 * r.soft_limit_fraction
+    excess = (abs(robot.joint_pos - middle) - half).clip(0.0, None).sum(-1)
+    terms["action_rate"] = r.action_rate_weight * ((action - previous_action) ** 2).sum(-1)
+    terms["joint_limit"] = r.joint_limit_weight * excess
+    terms["self_contact"] = r.self_contact_weight * state.contact_bodies
+    return spec.CONTROL_PERIOD_S * sum(terms.values()), terms
+
+
 def score(tracking: float, survival: float, jerk: float, jerk_limit: float, fall: bool) -> float:
     """s = clip(0.7 T + 0.3 U - 0.15 min(J / J_max, 1) - 0.05 F, 0, 1)."""
     w = spec.SCORE

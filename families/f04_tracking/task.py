@@ -383,3 +383,23 @@ def make_env(
         box(-spec.GYM_ACTION_LIMIT, spec.GYM_ACTION_LIMIT, (spec.ACTION_DIM,), np.float32),
         render_mode=render_mode,
     )
+
+
+def make_vector_env(
+    task: TaskSpec, *, num_envs: int = 1, history: int = 1, **options: Any
+) -> gymnasium.vector.VectorEnv:
+    """The training environment, batched (`gymnasium.make_vec`). Needs the extra `train`.
+
+    Args:
+        task: One of the five tasks.
+        num_envs: Robots.
+        history: Observation frames per observation.
+        options: Passed to `batch_env.TrackingEnv` (`backend`, `randomise`, ...).
+    """
+    from families.f04_tracking.batch_env import TrackingEnv
+    from rle.envs.vector import TorchVectorEnv
+
+    def batch(seed: int) -> TrackingEnv:
+        return TrackingEnv(task.slug, num_envs, seed=seed, history=history, **options)
+
+    return TorchVectorEnv(batch, history * spec.OBS_DIM, spec.GYM_ACTION_LIMIT)

@@ -137,7 +137,11 @@ def _note(cell: Cell) -> str:
     if cell.n_infra > 1:
         return f"{cell.n_infra} infrastructure errors: kept as missing"
     if cell.outcome == "infrastructure_error":
-        return "infrastructure error: run it again; it counts 0 until then"
+        return f"{_why(cell) or 'our side failed'}; run it again, it counts 0 until then"
+    return _why(cell)
+
+
+def _why(cell: Cell) -> str:
     return cell.errors[0].message if cell.errors else ""
 
 
@@ -190,14 +194,15 @@ def _counts(cells: Iterable[Cell]) -> Counts:
 
 
 def _at_k(k: int, n_runs: int, run_index: list[float], tasks: list[TaskResult]) -> AtK:
-    """mean@k: mean of the first k runs. pass@k: mean over tasks; a missing run did not pass."""
-    passed = [pass_at_k(n_runs, task.passes, k) for task in tasks]
-    known = [p for p in passed if p is not None]
-    return AtK(
-        k=k,
-        mean=float(np.mean(run_index[:k])),
-        passed=float(np.mean(known)) if len(known) == len(tasks) else None,
-    )
+    """mean@k: mean of the first k runs. pass@k: mean over tasks; a missing run did not pass.
+
+    pass@k is None where a result has no pass mark to be held against.
+    """
+    mean = float(np.mean(run_index[:k]))
+    if any(task.pass_mark is None and task.available is not None for task in tasks):
+        return AtK(k=k, mean=mean, passed=None)
+    passed = [pass_at_k(n_runs, task.passes, k) or 0.0 for task in tasks]
+    return AtK(k=k, mean=mean, passed=float(np.mean(passed)))
 
 
 def _marks(system: System, cells: list[Cell]) -> list[str]:

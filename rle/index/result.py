@@ -235,7 +235,7 @@ def _line(label: str, score: Estimate, counts: Counts) -> str:
     low, high = (100 * v for v in score.trials)
     done = f"{counts.n_scored}/{counts.n_cells} scored"
     value = f"{100 * score.value:5.1f}" if counts.n_scored or counts.n_invalid else "    -"
-    return f"  {label:<42}{value}  [{low:5.1f}, {high:5.1f}]  {done}"
+    return f"  {label:<47}{value}  [{low:5.1f}, {high:5.1f}]  {done}"
 
 
 def _system_text(result: IndexResult, system: SystemResult) -> str:

@@ -46,26 +46,37 @@ def write_input(folder: Path, *systems: System) -> Path:
     return path
 
 
-def tracking_rows(rng: np.random.Generator, n: int = 8, steps: int = 200) -> list[Row]:
-    """Trials with a curve, events and the metrics of a tracking task: some end early."""
+def tracking_rows(rng: np.random.Generator, n: int = 8, points: int = 100) -> list[Row]:
+    """Trials with the curves, events and metrics of f04: two run to the end, the others fall."""
     found = []
     for i in range(n):
-        executed = int(rng.integers(40, steps)) if i < n - 2 else steps
-        t_s = np.linspace(0.0, 20.0, steps)[:executed]
-        error = np.abs(0.03 + 0.02 * rng.standard_normal(executed)).cumsum() / 8
-        u = executed / steps
+        executed = int(rng.integers(20, points)) if i < n - 2 else points
+        t_s = 0.2 * np.arange(1, executed + 1)
+        error_m = 0.04 + 0.02 * np.abs(np.sin(t_s + i)) + 0.1 * (t_s / t_s[-1]) ** 8
+        share = np.minimum(error_m * 4, 0.9)
+        u, fell = executed / points, executed < points
+        pushes = [(float(p), "push") for p in np.arange(2.0, t_s[-1], 2.5)]
+        if fell:
+            share[-1] = 1.04
+        fall = [(float(t_s[-1]), "fall: torso 0.26 m off its reference height")] if fell else []
+        t = 0.8 * u
         found.append(
             Row(
                 id=f"t{i:02d}",
-                score=round(float(0.4 * u), 6),
-                metrics={"T": 0.3 * u, "U": u, "J": 0.05, "F": float(u < 1), "survived_s": 20 * u},
-                ended="done" if u == 1 else "anchor_z",
+                score=max(0.7 * t + 0.3 * u - 0.15 * 0.5 - 0.05 * fell, 0.0),
+                metrics={
+                    "T": t, "U": u, "J": 0.15, "F": float(fell), "survived_s": float(t_s[-1]),
+                    "mpjpe_m": float(error_m.mean()), "first_push_recovery_s": None,
+                },
+                ended="anchor_z" if fell else "done",
                 wall_s=3.1,
                 policy_s=0.4,
-                series={"t_s": t_s.tolist(), "error_m": error.tolist()},
-                events=[(2.0, "push")] + ([] if u == 1 else [(float(t_s[-1]), "fell")]),
+                series={
+                    "t_s": t_s.tolist(), "error_m": error_m.tolist(), "fall_share": share.tolist(),
+                },
+                events=pushes + fall,
             )
-        )
+        )  # fmt: skip
     return found
 
 
@@ -80,7 +91,8 @@ def report(task: str = "f04/dance", **fields) -> Report:
         "reward": reward,
         "raw_total": reward,
         "gates": {"stable": True, "deterministic": True},
-        "metrics": {"mpjpe_m": 0.081, "survival": 0.42},
+        "metrics": {"mpjpe_m": 0.081, "survival": 0.42, "falls": 0.75, "action_jerk": 0.15},
+        "extra": {"jerk_limit": 0.3},
         "rows": found,
         "submission": SubmissionRecord(
             digest="ab" * 32, files=[FileRecord(path="policy.onnx", size=2_301_554, sha256="cd" * 32)]

@@ -14,6 +14,7 @@ import os
 import resource
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -159,6 +160,7 @@ def start(config: dict, channel_fds: tuple[int, int]):
                 reached.append(layer)
             except OSError as error:
                 failed[layer] = str(error)[:200]
+    tempfile.tempdir = "/tmp"  # libraries ask for its name when imported; nothing can be written
     _load_package()
     role = importlib.import_module(f"{PACKAGE}.{config['role']}").build(config)
     return role, reached, failed

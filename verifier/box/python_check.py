@@ -10,7 +10,27 @@ from .roles import CheckRole, quoted
 from .wire import Fault
 
 TRUSTED = frozenset(
-    ["numpy", "scipy", "cv2", "mujoco", "torch", "onnxruntime", "onnx", "msgspec", "pyseccomp", "PIL", "google", "ml_dtypes", "rle", "rle_box", "rle_client", "rle_skills", "families", "verifier", "train_baselines"]
+    [
+        "numpy",
+        "scipy",
+        "cv2",
+        "mujoco",
+        "torch",
+        "onnxruntime",
+        "onnx",
+        "msgspec",
+        "pyseccomp",
+        "PIL",
+        "google",
+        "ml_dtypes",
+        "rle",
+        "rle_box",
+        "rle_client",
+        "rle_skills",
+        "families",
+        "verifier",
+        "train_baselines",
+    ]
 )
 """Modules of the environment that a package may not be named like."""
 HOOKS = frozenset({"sitecustomize.py", "usercustomize.py"})

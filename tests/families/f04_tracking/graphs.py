@@ -110,17 +110,17 @@ def random_mlp(seed: int, history: int = 4, hidden: int = 64) -> onnx.ModelProto
 
 
 def nan_when_falling() -> onnx.ModelProto:
-    """Zero action, NaN once the torso is lower than its reference: log of a negative number."""
-    node, bounds = newest(1, 60, 61)  # z of the anchor error, grows as the robot sinks
+    """Zero action, NaN once the torso pitches by 20 degrees: log of a negative number."""
+    node, bounds = newest(1, 61, 62)  # cosine of the pitch error
     nodes = [
         node,
-        helper.make_node("Sub", ["limit", "part"], ["room"]),
+        helper.make_node("Sub", ["part", "limit"], ["room"]),
         helper.make_node("Log", ["room"], ["log"]),
         helper.make_node("Mul", ["log", "tiny"], ["actions"]),
     ]
     constants = {
         **bounds,
-        "limit": np.array([[0.30]], np.float32),
+        "limit": np.array([[0.93]], np.float32),
         "tiny": np.full((1, spec.ACTION_DIM), 1e-4, np.float32),
     }
     return graph(nodes, constants)

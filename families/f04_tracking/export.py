@@ -1,0 +1,127 @@
+"""Writes a trained torch policy as the artifact of f04 and checks its own output.
+
+What leaves here is what the verifier takes: one file without external data, the contract's operators
+and size, finite answers that depend on the observation, and the same numbers as the torch module.
+"""
+
+import io
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+
+from families.f04_tracking import policy, spec
+from rle.errors import UserError
+
+
+def export_policy(
+    module: torch.nn.Module,
+    out_dir: Path,
+    history: int,
+    extra_meta: dict[str, Any] | None = None,
+) -> int:
+    """Exports `module` as `policy.onnx` with `policy_meta.json`, replacing both at once.
+
+    Args:
+        module: Maps float32 (N, 160 H), oldest frame first, to raw actions (N, 29). Normalisation
+            belongs inside.
+        out_dir: Folder, made when absent.
+        history: H, 1 to 16.
+        extra_meta: Further entries of the meta file, such as how the policy was made.
+
+    Returns:
+        The number of stored parameters.
+
+    Raises:
+        UserError: `f04.export`: an operator, a size or an answer that the contract refuses.
+    """
+    data = to_onnx(module, history)
+    n_params = check_graph(data, module, history)
+    meta = {
+        "obs_history_length": history,
+        "obs_dim": spec.OBS_DIM,
+        "action_dim": spec.ACTION_DIM,
+        "n_params": n_params,
+        **(extra_meta or {}),
+    }
+    out_dir.mkdir(parents=True, exist_ok=True)
+    for name, content in (
+        (spec.ONNX_FILE, data),
+        (spec.META_FILE, (json.dumps(meta, indent=2) + "\n").encode()),
+    ):
+        partial = out_dir / f".{name}.partial"
+        partial.write_bytes(content)
+        partial.replace(out_dir / name)
+    return n_params
+
+
+def to_onnx(module: torch.nn.Module, history: int) -> bytes:
+    """The graph of a module, opset 18, weights inside, batch of one."""
+    was_training = module.training
+    module.eval()
+    obs = torch.zeros(1, spec.OBS_DIM * history)
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the tracer announces its own retirement on every call
+        torch.onnx.export(
+            module,
+            (obs,),
+            buffer,
+            input_names=["obs"],
+            output_names=["actions"],
+            opset_version=spec.EXPORT_OPSET,
+            external_data=False,
+            dynamo=False,
+        )
+    module.train(was_training)
+    return buffer.getvalue()
+
+
+def check_graph(data: bytes, module: torch.nn.Module, history: int) -> int:
+    """Checks a graph against the contract and against its module.
+
+    Returns:
+        Stored parameters in float32 equivalents.
+
+    Raises:
+        UserError: `f04.export`, naming the first fault.
+    """
+    graph = onnx.load_model_from_string(data).graph
+    refused = sorted({node.op_type for node in graph.node} - set(spec.OPERATORS))
+    if refused:
+        raise _fault(f"operators {', '.join(refused)} are not allowed; allowed: see the card")
+    tensors = [*graph.initializer]
+    tensors += [a.t for node in graph.node for a in node.attribute if a.HasField("t")]
+    n_params = sum(_size(tensor) for tensor in tensors)
+    if n_params > spec.MAX_PARAMS:
+        raise _fault(f"{n_params} parameters; at most {spec.MAX_PARAMS}. Shrink the network")
+    if len(data) > spec.MAX_ONNX_BYTES:
+        raise _fault(f"{len(data)} bytes; at most {spec.MAX_ONNX_BYTES}")
+    session = policy.LocalGraph(data, history)
+    rng = np.random.default_rng(0)
+    probes = rng.standard_normal((spec.EXPORT_PROBES, 1, spec.OBS_DIM * history)).astype(np.float32)
+    answers = np.array([session.act(probe) for probe in probes])
+    if not np.abs(answers).max() < spec.MAX_ACTION:
+        raise _fault(f"an answer is not finite or above {spec.MAX_ACTION:g}")
+    if not np.ptp(answers, axis=0).max() > spec.MIN_RESPONSE:
+        raise _fault("actions do not depend on obs")
+    with torch.no_grad():
+        expected = np.array([module(torch.from_numpy(probe)).numpy() for probe in probes])
+    worst = float(np.abs(answers - expected).max())
+    if worst > spec.EXPORT_TOLERANCE:
+        raise _fault(f"onnxruntime and torch differ by {worst:.2e}; at most {spec.EXPORT_TOLERANCE:g}")
+    return n_params
+
+
+def _size(tensor: onnx.TensorProto) -> int:
+    """Elements, or four-byte words where these are more."""
+    elements = int(np.prod(tensor.dims))
+    return max(elements, -(-elements * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize // 4))
+
+
+def _fault(text: str) -> UserError:
+    return UserError(f"the exported graph cannot be submitted: {text}", code="f04.export")

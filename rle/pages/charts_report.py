@@ -1,0 +1,177 @@
+"""Figures of the trial report: what earned and what cost, and one small multiple per trial."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from rle.pages.hooks import TIME, Curve, Part
+from rle.pages.svg import (
+    COLOR,
+    NARROW_PX,
+    WIDE_PX,
+    Drawing,
+    bare,
+    both,
+    inline,
+    label_width,
+    row_text,
+)
+from rle.pages.text import signed, x100
+from rle.report import Row
+
+TRIAL_PX = 340
+"""Width of a small multiple: one per line on a phone, three on a desk."""
+_MAX_EVENTS = 12
+
+
+def parts(terms: Sequence[Part], reward: float, color: str) -> Drawing:
+    """A waterfall from 0 to the reward: terms that earned go right, terms that cost go left."""
+    rows = [*terms, Part(label="score", value=reward)]
+    starts, at = [], 0.0
+    for term in terms:
+        starts.append(at)
+        at += term.value
+    starts.append(0.0)
+    ends = [start + row.value for start, row in zip(starts, rows)]
+    label_px = label_width(row.label for row in rows)
+    reach = 100 * max(max(ends), max(starts), 0.01) * 1.08
+
+    def draw(figure: Figure, narrow: bool) -> None:
+        row_px = 44 if narrow else 30
+        width, height = (NARROW_PX if narrow else WIDE_PX), row_px * len(rows) + 34
+        left, right = (6, 16) if narrow else (label_px, 190)
+        axes = figure.add_axes(
+            (left / width, 30 / height, (width - left - right) / width, 1 - 34 / height)
+        )
+        bare(axes)
+        axes.set_xlim(min(0.0, 100 * min(ends)), reach)
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.set_yticks([])
+        axes.grid(axis="x")
+        axes.set_axisbelow(True)
+        for i, (start, row) in enumerate(zip(starts, rows)):
+            bar = _Bar(start, row, is_total=i == len(rows) - 1)
+            _draw_bar(axes, i, bar, color, narrow, width - left - right)
+
+    earned = [t for t in terms if t.value > 0]
+    cost = [t for t in terms if t.value < 0]
+    most = max(earned, key=lambda t: t.value, default=None)
+    alt = f"The score of {x100(reward)} is made of {len(earned)} earning terms"
+    if most is not None:
+        alt += f", most of it {most.label} ({x100(most.value)})"
+    if cost:
+        worst = min(cost, key=lambda t: t.value)
+        alt += f"; {worst.label} costs most ({x100(-worst.value)})"
+    return both(draw, (30 * len(rows) + 34, 44 * len(rows) + 34), f"{alt}.")
+
+
+@dataclass(frozen=True)
+class _Bar:
+    start: float
+    part: Part
+    is_total: bool
+
+
+def _draw_bar(axes: Axes, i: int, bar: _Bar, color: str, narrow: bool, length: float) -> None:
+    """Line `i` of the waterfall; `length` is the axis in pixels."""
+    row, start, is_total = bar.part, bar.start, bar.is_total
+    at = i + 0.2 if narrow else float(i)
+    thick = 0.34 if narrow else 0.56
+    costs = row.value < 0
+    axes.barh(
+        at, 100 * row.value, left=100 * start, height=thick,
+        color=color if not costs else "none", edgecolor=COLOR["bad"] if costs else color,
+        hatch="////" if costs else None, linewidth=1.2,
+    )  # fmt: skip
+    most = "" if row.ceiling is None else f"of {signed(row.ceiling)}"
+    value = x100(row.value) if is_total else signed(row.value)
+    if narrow:
+        row_text(axes, 0.0, i - 0.22, row.label, ha="left", strong=is_total, small=True)
+        words = f"{value} {most}".strip()
+        row_text(axes, 1.0, i - 0.22, words, ha="right", strong=is_total, small=True)
+        return
+    row_text(axes, -0.015, i, row.label, ha="right", strong=is_total)
+    row_text(axes, 1.0 + 62 / length, i, value, ha="right", strong=True)
+    row_text(axes, 1.0 + 70 / length, i, most, ha="left", quiet=True)
+
+
+def trial(
+    row: Row, curves: Sequence[Curve], span_s: float, tops: dict[str, float], color: str, alt: str
+) -> str:
+    """Small multiple of one trial: its curves over time, thresholds, event marks, and where it ended.
+
+    Args:
+        row: Has every series of `curves`, and `t_s`.
+        curves: First one largest.
+        span_s: Time axis, the same for all trials.
+        tops: Upper end of each curve's axis, the same for all trials.
+        color: Placeholder of the workflow's hue.
+        alt: The finding in words.
+    """
+    heights = [96, *[54] * (len(curves) - 1)]
+    gap, bottom, top = 26, 26, 20
+    total = sum(heights) + gap * (len(curves) - 1) + bottom + top
+
+    def draw(figure: Figure) -> None:
+        y = total - top
+        for i, (curve, height) in enumerate(zip(curves, heights)):
+            y -= height
+            axes = figure.add_axes(
+                (40 / TRIAL_PX, y / total, (TRIAL_PX - 52) / TRIAL_PX, height / total)
+            )
+            _curve(
+                axes, row, curve, span_s, tops[curve.series], color, is_last=i == len(curves) - 1
+            )
+            y -= gap
+
+    return inline(draw, TRIAL_PX, total, alt)
+
+
+def _curve(
+    axes: Axes, row: Row, curve: Curve, span_s: float, top: float, color: str, *, is_last: bool
+) -> None:
+    bare(axes, keep=("bottom", "left"))
+    time_s = row.series[TIME]
+    values = [curve.scale * v for v in row.series[curve.series]]
+    axes.set_xlim(0, span_s)
+    axes.set_ylim(0, top)
+    axes.set_yticks([0, top])
+    axes.set_yticklabels(["0", f"{top:g}"], fontsize=11)
+    axes.set_xticks([0, span_s / 2, span_s])
+    axes.set_xticklabels(
+        ["0", f"{span_s / 2:g}", f"{span_s:g} s"] if is_last else ["", "", ""], fontsize=11
+    )
+    unit = f", {curve.unit}" if curve.unit else ""
+    axes.set_title(f"{curve.label}{unit}", loc="left", fontsize=12, color=COLOR["muted"], pad=5)
+    for event_s, _what in row.events[:_MAX_EVENTS]:
+        axes.axvline(event_s, color=COLOR["muted"], lw=0.8, ls=(0, (2, 3)))
+    for limit, _meaning in curve.limits:
+        axes.axhline(limit, color=COLOR["bad"], lw=1.2, ls=(0, (6, 3)))
+    axes.plot(time_s, values, color=color, lw=1.6, solid_joinstyle="round")
+    if row.ended != "done" and time_s:
+        axes.axvspan(time_s[-1], span_s, color=COLOR["surface"], lw=0, zorder=0)
+        axes.plot(
+            time_s[-1], min(values[-1], top), "x", color=COLOR["bad"], ms=7, mew=2, clip_on=False
+        )
+
+
+def axis_tops(rows: Sequence[Row], curves: Sequence[Curve]) -> dict[str, float]:
+    """A round upper end per curve that holds every trial's values and every threshold."""
+    tops = {}
+    for curve in curves:
+        values = [curve.scale * v for row in rows for v in row.series.get(curve.series, [])]
+        tops[curve.series] = round_up(max([*values, *(limit for limit, _ in curve.limits), 1e-9]))
+    return tops
+
+
+def round_up(value: float) -> float:
+    """The next of 1, 1.5, 2, 3, 5, 8 x 10^n."""
+    exponent = 0
+    while value > 10.0:
+        value, exponent = value / 10.0, exponent + 1
+    while value <= 1.0:
+        value, exponent = value * 10.0, exponent - 1
+    step = next(s for s in (1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 10.0) if value <= s + 1e-12)
+    return float(f"{step * 10.0**exponent:.3g}")

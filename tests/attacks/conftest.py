@@ -1,0 +1,5 @@
+"""The attacks run in the same contexts as the verifier's own tests."""
+
+from tests.verifier.conftest import make_context
+
+__all__ = ["make_context"]

@@ -1,0 +1,123 @@
+"""Headless Chromium over its own pipe: opens a page, listens to it, asks it, and takes its picture."""
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+BINARY = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+_FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-component-update",
+    "--disable-background-networking", "--disable-sync", "--disable-default-apps",
+    "--disable-dev-shm-usage", "--hide-scrollbars", "--force-color-profile=srgb",
+    "--remote-debugging-pipe",
+)  # fmt: skip
+
+
+class Chromium:
+    """One browser with one page. `requests` and `problems` collect what the page did since `open`."""
+
+    def __init__(self) -> None:
+        assert BINARY is not None
+        self._profile = tempfile.mkdtemp(prefix="rle-chromium-")
+        to_child, self._write = os.pipe()
+        self._read, from_child = os.pipe()
+
+        def place_pipes() -> None:  # Chromium reads commands on 3 and writes answers on 4
+            low = os.dup(to_child), os.dup(from_child)
+            os.dup2(low[0], 3)
+            os.dup2(low[1], 4)
+
+        self._process = subprocess.Popen(
+            [BINARY, *_FLAGS, f"--user-data-dir={self._profile}", "about:blank"],
+            preexec_fn=place_pipes, close_fds=False,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        os.close(to_child)
+        os.close(from_child)
+        self._buffer, self._id, self._session = b"", 0, None
+        self.requests: list[str] = []
+        self.problems: list[str] = []
+        self._loaded = False
+        targets = self.call("Target.getTargets")["targetInfos"]
+        page = next(t["targetId"] for t in targets if t["type"] == "page")
+        attached = self.call("Target.attachToTarget", targetId=page, flatten=True)
+        self._session = attached["sessionId"]
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self.call(f"{domain}.enable")
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._write)
+        os.close(self._read)
+        shutil.rmtree(self._profile, ignore_errors=True)
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        """Sends one command and returns its result; events on the way are recorded."""
+        self._id += 1
+        message: dict[str, Any] = {"id": self._id, "method": method, "params": params}
+        if self._session is not None:
+            message["sessionId"] = self._session
+        os.write(self._write, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._next()
+            if answer.get("id") == self._id:
+                if "error" in answer:
+                    raise RuntimeError(f"{method}: {answer['error']}")
+                return answer["result"]
+
+    def open(self, path: Path, width: int, *, dark: bool = False, script: bool = True) -> None:
+        """Loads a file in a window of the given width and waits for it."""
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width, height=900, deviceScaleFactor=1, mobile=width < 600,
+        )  # fmt: skip
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.call("Emulation.setEmulatedMedia", features=[scheme])
+        self.call("Emulation.setScriptExecutionDisabled", value=not script)
+        self.requests, self.problems, self._loaded = [], [], False
+        self.call("Page.navigate", url=path.resolve().as_uri())
+        while not self._loaded:
+            self._next()
+
+    def ask(self, expression: str) -> Any:
+        """Value of a JavaScript expression in the page."""
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        if "exceptionDetails" in answer:
+            raise RuntimeError(answer["exceptionDetails"]["exception"]["description"])
+        return answer["result"].get("value")
+
+    def screenshot(self, path: Path, height: int | None = None) -> None:
+        """PNG of the page from its top: all of it, or the first `height` pixels."""
+        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": height or size["height"], "scale": 1}
+        shot = self.call("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
+        path.write_bytes(base64.b64decode(shot["data"]))
+
+    def _next(self) -> dict[str, Any]:
+        while b"\0" not in self._buffer:
+            data = os.read(self._read, 1 << 16)
+            if not data:
+                raise RuntimeError("chromium ended")
+            self._buffer += data
+        raw, self._buffer = self._buffer.split(b"\0", 1)
+        message = json.loads(raw)
+        self._record(message.get("method", ""), message.get("params", {}))
+        return message
+
+    def _record(self, method: str, params: dict[str, Any]) -> None:
+        if method == "Page.loadEventFired":
+            self._loaded = True
+        elif method == "Network.requestWillBeSent":
+            self.requests.append(params["request"]["url"])
+        elif method == "Runtime.exceptionThrown":
+            self.problems.append(str(params["exceptionDetails"].get("exception")))
+        elif method == "Runtime.consoleAPICalled":
+            self.problems.append(f"console.{params['type']}: {params['args']}")
+        elif method == "Log.entryAdded":
+            self.problems.append(f"{params['entry']['level']}: {params['entry']['text']}")

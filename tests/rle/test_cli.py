@@ -1,0 +1,134 @@
+"""The command line: help on one screen, errors on one line, machine output that parses."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rle import cli, doctor, registry
+from rle.cards import task_card
+from rle.commands import demo, verify
+from rle.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def rle(*argv: str, **options) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "rle", *argv], capture_output=True, text=True, cwd=ROOT, **options
+    )
+
+
+@pytest.mark.parametrize("command", [[], *[[name] for name in cli.COMMANDS]])
+def test_help_fits_one_screen_and_shows_how(command, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([*command, "--help"])
+    shown = capsys.readouterr().out
+    assert stopped.value.code == 0
+    assert shown.count("\n") <= 60
+    assert "usage: rle" in shown
+
+
+def test_no_argument_is_help(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([])
+    assert stopped.value.code == 0 and "Examples:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["card", "f04/dence"], "did you mean 'f04/dance'"),
+        (["card", "nonsense"], "unknown task 'nonsense'"),
+        (["verify"], "needs a task and --submission DIR"),
+        (["verify", "--all"], "--all needs --submissions DIR"),
+        (["list", "--bogus"], "unknown option '--bogus'"),
+        (["demo", "--only", "f99"], "no shipped reference submission matches 'f99'"),
+        (["train", "f99/x"], "unknown task"),
+    ],
+)
+def test_user_errors_are_one_line_and_exit_2(argv, message, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(argv)
+    error = capsys.readouterr().err
+    assert stopped.value.code == 2
+    assert message in error and error.count("\n") == 1 and "Traceback" not in error
+
+
+def test_list_knows_all_51_and_says_what_is_missing():
+    rows = json.loads(rle("list", "--json").stdout)
+    assert [r["id"] for r in rows] == list(registry.TASK_IDS)
+    assert {r["id"] for r in rows if r["available"]} == set(registry.landed_tasks())
+
+
+def test_card_of_each_family_states_the_contract():
+    for family in registry.landed_families():
+        task = registry.get(registry.family_tasks(family)[0])
+        card = task_card(task)
+        assert task.title in card and f"Floor: {task.floor:g}" in card
+        assert task.artifact.entries[0].path in card
+        assert "## Observation" in card and "## Score" in card
+
+
+def test_missing_submission_folder_explains_itself(tmp_path):
+    task = registry.landed_tasks()[0]
+    run = rle(
+        "verify", task, "--submission", str(tmp_path / "none"), "--out", str(tmp_path / "out")
+    )
+    assert run.returncode == 2
+    assert "none" in run.stderr and "Traceback" not in run.stderr
+    assert not (tmp_path / "out" / "reward.json").exists()
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o666])
+def test_open_salt_file_is_refused_with_the_fix(tmp_path, mode):
+    salt = tmp_path / "salt"
+    salt.write_bytes(b"x" * 32)
+    salt.chmod(mode)
+    task = registry.landed_tasks()[0]
+    folder = tmp_path / "submission"
+    folder.mkdir()
+    run = rle("verify", task, "--submission", str(folder), "--out", str(tmp_path / "out"),
+              "--salt-file", str(salt))  # fmt: skip
+    assert run.returncode == 2 and "chmod 600" in run.stderr and "Traceback" not in run.stderr
+
+
+def test_set_of_submissions_is_found_in_both_spellings(tmp_path):
+    (tmp_path / "f04-dance").mkdir()
+    (tmp_path / "f04" / "run").mkdir(parents=True)
+    assert verify.find_submission(tmp_path, "f04/dance") == tmp_path / "f04-dance"
+    assert verify.find_submission(tmp_path, "f04/run") == tmp_path / "f04/run"
+    assert verify.find_submission(tmp_path, "f04/fight") is None
+
+
+def test_every_named_reference_is_shipped():
+    for task in map(registry.get, registry.landed_tasks()):
+        if task.oracle is not None:
+            assert any(demo.reference_submission(task).iterdir())
+
+
+def test_a_reference_that_is_missing_says_so():
+    import msgspec
+
+    task = registry.get(registry.landed_tasks()[0])
+    lost = msgspec.structs.replace(task, oracle="oracles/none")
+    with pytest.raises(UserError, match=r"oracles/none is missing; reinstall"):
+        demo.reference_submission(lost)
+
+
+def test_doctor_compares_with_the_constraints():
+    pins = dict(
+        line.split("==")
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if "==" in line
+    )
+    assert {name: pins[name] for name in doctor.PINNED} == doctor.PINNED
+
+
+def test_doctor_finds_this_machine_fit():
+    findings = {f.name: f for f in doctor.examine()}
+    assert findings["rendering"].verdict == "ok", findings["rendering"]
+    assert findings["sandbox"].verdict == "ok", findings["sandbox"]
+    assert all(f.fix for f in findings.values() if f.verdict != "ok")

@@ -1,0 +1,303 @@
+"""Scored oracle of f04: a network that imitates the privileged tracker from noisy observations.
+
+Imitation on the network's own rollouts: robots under the full evaluation draws are driven by the
+tracker first and by the network later; every state they reach is labelled with what the tracker would
+have done, and the network is fitted to all labels. It sees 16 noisy frames, so it can average the noise
+and notice latency; a linear path beside the network carries what a linear filter can do.
+
+    python -m train_baselines.oracles.f04_imitate f04/dance --out assets/oracles/f04/dance
+"""
+
+import copy
+import json
+import os
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import torch
+import tyro
+from torch import nn
+
+from families.f04_tracking import spec
+from families.f04_tracking.draws import trial_draws
+from families.f04_tracking.export import export_policy
+from families.f04_tracking.reference import Reference, load_clip
+from families.f04_tracking.task import Trial
+from rle import seeds
+from train_baselines.oracles.f04_tracker import Settings as TrackerSettings
+from train_baselines.oracles.f04_tracker import Tracker
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Choices of the imitation."""
+
+    history: int = 16
+    """Observation frames that the network sees."""
+    hidden: tuple[int, ...] = (256, 128)
+    robots: int = 24
+    """Rollouts that run side by side."""
+    rounds: int = 30
+    steps_per_round: int = 250
+    """Control steps of each robot per round: 6,000 new samples."""
+    expert_share: tuple[float, ...] = (1.0, 0.6, 0.3)
+    """Probability that a step executes the tracker's action, by round; 0 afterwards."""
+    episode_steps: int = 250
+    """Longest rollout."""
+    start_share: float = 0.2
+    """Rollouts that start at frame 0; the others start anywhere."""
+    label_limit: float = 8.0
+    """Labels are clipped to this. A state where the tracker wants more is lost and teaches nothing."""
+    arm_weight: float = 0.2
+    """Weight of the arms' label errors; legs and waist have 1."""
+    huber_beta: float = 0.5
+    """Error from which the loss grows linearly."""
+    updates_per_round: int = 200
+    final_updates: int = 1500
+    """Updates after the last round, with the step size falling to a tenth."""
+    batch: int = 512
+    learning_rate: float = 1e-3
+    average_decay: float = 0.995
+    """Decay of the moving average of the weights, which drives the robots and is exported."""
+    input_limit: float = 5.0
+    """Standardised inputs are clipped to this."""
+    tracker: TrackerSettings = TrackerSettings()
+
+
+class Student(nn.Module):
+    """actions = linear(x) + mlp(x) of standardised inputs.
+
+    The clip's own slices are noise-free and smooth, so only the newest frame's are used.
+
+    Args:
+        history: H; the input has 160 H numbers, oldest frame first.
+        hidden: Widths of the network.
+        input_limit: Standardised inputs are clipped to this.
+    """
+
+    def __init__(self, history: int, hidden: tuple[int, ...], input_limit: float) -> None:
+        super().__init__()
+        measured = spec.OBS_BLOCKS[2].start
+        old = [f * spec.OBS_DIM + i for f in range(history - 1) for i in range(measured, spec.OBS_DIM)]
+        new = range((history - 1) * spec.OBS_DIM, history * spec.OBS_DIM)
+        self.register_buffer("index", torch.tensor([*old, *new]))
+        n = len(self.index)
+        self.register_buffer("mean", torch.zeros(n))
+        self.register_buffer("std", torch.ones(n))
+        self.limit = input_limit
+        self.linear = nn.Linear(n, spec.ACTION_DIM)
+        widths = (n, *hidden)
+        layers: list[nn.Module] = []
+        for i, width in enumerate(hidden):
+            layers += [nn.Linear(widths[i], width), nn.ELU()]
+        last = nn.Linear(hidden[-1], spec.ACTION_DIM)
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(self.linear.weight)
+        self.mlp = nn.Sequential(*layers, last)
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        """Actions (N, 29) of observation histories (N, 160 H)."""
+        x = ((obs[:, self.index] - self.mean) / self.std).clamp(-self.limit, self.limit)
+        return self.linear(x) + self.mlp(x)
+
+    def standardise(self, obs: torch.Tensor) -> None:
+        """Takes mean and spread of the inputs from observation histories (N, 160 H)."""
+        x = obs[:, self.index]
+        self.mean.copy_(x.mean(dim=0))
+        self.std.copy_(x.std(dim=0).clamp(min=1e-2))
+
+
+class Robots:
+    """Persistent rollouts under the evaluation draws, and all that was seen and labelled in them.
+
+    Args:
+        reference: The clip.
+        tracker: The expert.
+        settings: Numbers of rollouts and steps.
+        key: Key of the random streams of this training run.
+    """
+
+    def __init__(
+        self, reference: Reference, tracker: Tracker, settings: Settings, key: bytes
+    ) -> None:
+        self.reference, self.tracker, self.settings, self.key = reference, tracker, settings, key
+        self.rng = seeds.stream(key, "rollouts")
+        self.n_trials, self.t = 0, 0
+        n, total = settings.robots, settings.rounds * settings.steps_per_round
+        self.frames = np.zeros((n, total, spec.OBS_DIM), np.float32)
+        self.labels = np.zeros((n, total, spec.ACTION_DIM), np.float32)
+        self.age = np.zeros((n, total), np.int64)
+        """Control steps since the rollout's start."""
+        self.lost = np.zeros((n, total), bool)
+        self.trials = [self._new_trial() for _ in range(n)]
+        self.lengths: list[int] = []
+        """Steps of the rollouts that ended since the last report."""
+
+    def _new_trial(self) -> Trial:
+        steps, number = self.settings.episode_steps, self.n_trials
+        self.n_trials += 1
+        last = self.reference.frames - 2
+        from_start = self.rng.random() < self.settings.start_share
+        first = 0 if from_start else int(self.rng.integers(0, last))
+        draws = trial_draws(
+            lambda name: seeds.stream(self.key, name, number), self.reference.body_pos_w, steps=steps
+        )
+        return Trial(self.reference, draws, first_frame=first)
+
+    def windows(self, robot: np.ndarray, t: np.ndarray) -> torch.Tensor:
+        """Observation histories at the given places, shape (N, 160 H); zeros before a rollout's start."""
+        back = np.arange(self.settings.history - 1, -1, -1)
+        alive = back <= self.age[robot, t][:, None]
+        picked = self.frames[robot[:, None], np.maximum(t[:, None] - back, 0)]
+        picked *= alive[:, :, None]
+        return torch.from_numpy(picked.reshape(len(robot), -1))
+
+    def collect(self, student: nn.Module, expert_share: float) -> None:
+        """Advances every rollout by one round and labels each state that it visits."""
+        everyone = np.arange(len(self.trials))
+        for _ in range(self.settings.steps_per_round):
+            for i, trial in enumerate(self.trials):
+                if trial.ended is not None:
+                    self.lengths.append(trial.step_index)
+                    self.trials[i] = trial = self._new_trial()
+                self.age[i, self.t] = trial.step_index
+                self.frames[i, self.t] = trial.observe()[0]
+                bias = np.array(trial.draws.dynamics.encoder_bias_rad)
+                self.labels[i, self.t] = self.tracker.action(trial.frame, trial.data, bias)
+            limit = self.settings.label_limit
+            self.lost[:, self.t] = np.abs(self.labels[:, self.t]).max(axis=1) > limit
+            np.clip(self.labels[:, self.t], -limit, limit, out=self.labels[:, self.t])
+            actions = self.labels[:, self.t]
+            if expert_share < 1.0:
+                with torch.no_grad():
+                    own = student(self.windows(everyone, np.full(len(everyone), self.t))).numpy()
+                expert = self.rng.random(len(everyone)) < expert_share
+                actions = np.where(expert[:, None], actions, own)
+            for trial, action in zip(self.trials, actions, strict=True):
+                trial.step(action)
+            self.t += 1
+
+    def sample(self, n: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Histories and labels of up to `n` random states of all rounds so far that are not lost."""
+        robot = self.rng.integers(0, len(self.trials), n)
+        t = self.rng.integers(0, self.t, n)
+        kept = ~self.lost[robot, t]
+        robot, t = robot[kept], t[kept]
+        return self.windows(robot, t), torch.from_numpy(self.labels[robot, t])
+
+
+def train(
+    reference: Reference, slug: str, settings: Settings, seed: int, out: Path, max_minutes: float
+) -> None:
+    """Trains one student and exports it after every fifth round and at the end.
+
+    Args:
+        reference: The clip.
+        slug: Task slug, for the random streams.
+        settings: All choices.
+        seed: Seed of weights and rollouts.
+        out: Folder of the artifact.
+        max_minutes: Wall time after which no further round starts; a run that meets it is not
+            reproducible, and says so.
+    """
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    began = time.monotonic()
+    key = seeds.trial_key("f04", slug, "public", f"imitation-{seed}")
+    robots = Robots(reference, Tracker(reference, settings.tracker), settings, key)
+    student = Student(settings.history, settings.hidden, settings.input_limit)
+    average = copy.deepcopy(student)
+    optimizer = torch.optim.Adam(student.parameters(), lr=settings.learning_rate)
+    weight = torch.ones(spec.ACTION_DIM)
+    weight[[i for i, name in enumerate(spec.JOINT_NAMES) if _is_arm(name)]] = settings.arm_weight
+
+    def update(count: int, final: bool) -> float:
+        total = 0.0
+        for i in range(count):
+            rate = 0.1 ** (i / count) if final else 1.0
+            optimizer.param_groups[0]["lr"] = settings.learning_rate * rate
+            obs, label = robots.sample(settings.batch)
+            loss = nn.functional.smooth_l1_loss(
+                student(obs), label, reduction="none", beta=settings.huber_beta
+            )
+            loss = (loss * weight).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total += loss.item()
+            with torch.no_grad():
+                for mean, now in zip(average.parameters(), student.parameters(), strict=True):
+                    mean.lerp_(now, 1.0 - settings.average_decay)
+        return total / count
+
+    def stage(rounds: int) -> None:
+        meta = {
+            "made_by": f"python -m train_baselines.oracles.f04_imitate f04/{slug} --seed {seed}",
+            "reference": reference.kind,
+            "reference_sha256": reference.sha256,
+            "rounds": rounds,
+            "samples": robots.t * settings.robots,
+        }
+        export_policy(average, out, settings.history, meta)
+
+    for number in range(settings.rounds):
+        if (time.monotonic() - began) / 60.0 > max_minutes:
+            print(f"stopped by --max-minutes after {number} rounds")
+            break
+        share = settings.expert_share[number] if number < len(settings.expert_share) else 0.0
+        robots.collect(average, share)
+        if number == 0:
+            obs, _label = robots.sample(4096)
+            student.standardise(obs)
+            average.load_state_dict(student.state_dict())
+        loss = update(settings.updates_per_round, final=False)
+        lengths, robots.lengths = robots.lengths, []
+        row = {
+            "round": number,
+            "loss": round(loss, 5),
+            "mean_steps": round(float(np.mean(lengths)), 1) if lengths else None,
+            "wall_s": round(time.monotonic() - began, 1),
+            "cpu_s": round(time.process_time(), 1),
+        }
+        print(json.dumps(row), flush=True)
+        if number % 5 == 4:
+            stage(number + 1)
+    update(settings.final_updates, final=True)
+    stage(robots.t // settings.steps_per_round)
+    print(json.dumps({"done": True, "cpu_s": round(time.process_time(), 1)}), flush=True)
+
+
+def _is_arm(joint: str) -> bool:
+    return any(part in joint for part in ("shoulder", "elbow", "wrist"))
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Train the imitation oracle of one task and export it."""
+
+    task: Annotated[str, tyro.conf.Positional]
+    """Task id, f04/dance."""
+    out: Path
+    """Folder of the artifact."""
+    seed: int = 0
+    rounds: int = Settings.rounds
+    max_minutes: float = float("inf")
+    """Wall time after which no further round starts."""
+
+
+def main(arguments: Arguments) -> None:
+    """Command line entry point."""
+    settings = replace(Settings(), rounds=arguments.rounds)
+    print(json.dumps(asdict(settings)), flush=True)
+    reference = load_clip(arguments.task)
+    slug = arguments.task.removeprefix("f04/")
+    train(reference, slug, settings, arguments.seed, arguments.out, arguments.max_minutes)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Arguments))
