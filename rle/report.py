@@ -83,6 +83,8 @@ class FamilyResult(msgspec.Struct, frozen=True, kw_only=True):
     """Family facts for the report (hashes, limits, contract facts)."""
     flags: list[str] = []
     thresholds: list["Threshold"] = []
+    ledger: "LedgerRecord | None" = None
+    """The session record behind the rows (f01 to f03)."""
 
 
 class Threshold(msgspec.Struct, frozen=True, kw_only=True):

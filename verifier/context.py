@@ -36,6 +36,10 @@ class Settings:
     """Where workers' logs are collected."""
     jobs: int = 1
     engine: str = "local"
+    partial: bool = False
+    """A session record may end in a signed checkpoint."""
+    require_ledger_trust: str | None = None
+    """Weakest accepted trust of a session record."""
 
 
 @dataclass

@@ -148,6 +148,8 @@ class Run:
             log_folder=logs,
             jobs=self.request.jobs,
             engine=self.request.engine,
+            partial=self.request.partial,
+            require_ledger_trust=self.request.require_ledger_trust,
         )
         return Context(settings, on_row=lambda row: self.rows.__setitem__(row.id, row))
 
@@ -203,7 +205,9 @@ class Run:
             submission=self.frozen.record if self.frozen else None,
             versions=machine.versions(),
             isolation=self._isolation(),
-            practice=self.salt is None or self.salt.practice,
+            practice=self.salt is None
+            or self.salt.practice
+            or (known.ledger is not None and known.ledger.trust == "practice"),
             validation="RLE_VALIDATION" in os.environ,
             scored=known.scored,
             reference=known.reference,
@@ -216,6 +220,7 @@ class Run:
             errors=[ErrorRecord(code=error.code, message=error.message)] if error else [],
             flags=known.flags,
             thresholds=known.thresholds,
+            ledger=known.ledger,
             extra=known.extra,
             command=self.request.command(),
         )

@@ -19,9 +19,7 @@ def tower_optimum_m(scales: Sequence[float]) -> float:
         Height of one column of all flat faces plus the best cap, m.
     """
     column = sum(scale * p.column_m for scale, p in zip(scales, s.PIECES, strict=True))
-    caps = [
-        scale * p.cap_m for scale, p in zip(scales, s.PIECES, strict=True) if p.column_m == 0.0
-    ]
+    caps = [scale * p.cap_m for scale, p in zip(scales, s.PIECES, strict=True) if p.column_m == 0.0]
     return column + max(caps)
 
 

@@ -327,9 +327,8 @@ def make(task: str) -> TaskAdapter:
 
 def make_env(task: TaskSpec, **options: object) -> gymnasium.Env:
     """The task as an unmetered Gymnasium environment on public draws."""
-    from rle.envs.served import AdapterEnv
-
     from families.f03_tabletop.verify import score_evidence
+    from rle.envs.served import AdapterEnv
 
     adapter = make(task.id)
     assert isinstance(adapter, RobotTask)

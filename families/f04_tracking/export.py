@@ -113,14 +113,19 @@ def check_graph(data: bytes, module: torch.nn.Module, history: int) -> int:
         expected = np.array([module(torch.from_numpy(probe)).numpy() for probe in probes])
     worst = float(np.abs(answers - expected).max())
     if worst > spec.EXPORT_TOLERANCE:
-        raise _fault(f"onnxruntime and torch differ by {worst:.2e}; at most {spec.EXPORT_TOLERANCE:g}")
+        raise _fault(
+            f"onnxruntime and torch differ by {worst:.2e}; at most {spec.EXPORT_TOLERANCE:g}"
+        )
     return n_params
 
 
 def _size(tensor: onnx.TensorProto) -> int:
     """Elements, or four-byte words where these are more."""
     elements = int(np.prod(tensor.dims))
-    return max(elements, -(-elements * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize // 4))
+    return max(
+        elements,
+        -(-elements * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize // 4),
+    )
 
 
 def _fault(text: str) -> UserError:

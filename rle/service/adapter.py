@@ -237,6 +237,7 @@ def session_spec(task_id: str) -> SessionSpec:
 
 def make_adapter(spec: SessionSpec) -> TaskAdapter:
     """Imports and calls `spec.adapter`. This is where a simulator enters a process."""
+    importlib.import_module("rle.sim")  # chooses the GL backend before a simulator is imported
     module, _, name = spec.adapter.partition(":")
     factory: Callable[[str], TaskAdapter] = getattr(importlib.import_module(module), name)
     return factory(spec.task)

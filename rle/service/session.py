@@ -214,7 +214,7 @@ class Session:
             charge["args"] = request.args
         self._course.append("charge", charge)
         if call is None:
-            return self._without_simulator(request)
+            return self._without_simulator(request, cost)
         try:
             done = self._link.call(call)
         except BadRequest:
@@ -229,8 +229,10 @@ class Session:
                 f"the simulator failed ({failure.kind}) in trial {trial}; {reopened}; "
                 f"the {cost} steps stay charged",
             ) from None
+        if isinstance(request, Reset):
+            done = msgspec.structs.replace(done, executed=cost)
         self._course.confirm(request.request_id, done)
-        self._after(request, done)
+        self._after(done)
         return StepReply(
             executed=done.executed, clipped_values=clipped, success=done.success,
             observation=done.observation, events=done.events,
@@ -298,9 +300,9 @@ class Session:
         assert done.observation is not None
         return done.observation
 
-    def _without_simulator(self, request: AnyRequest) -> StepReply:
+    def _without_simulator(self, request: AnyRequest, cost: int) -> StepReply:
         """Requests that act on the session: finish, answers, forfeits, new scenes, phase ends."""
-        self._course.confirm(request.request_id, Done(counters=self._walk.counters))
+        self._course.confirm(request.request_id, Done(executed=cost, counters=self._walk.counters))
         match request:
             case Finish():
                 self._course.close_trial("finished")
@@ -319,13 +321,14 @@ class Session:
                 if self._walk.phases.live:
                     self._course.close_trial("forfeited", measure=False)
                 phase = self._walk.phases.current
-                if phase is not None and phase.reset in ("new", "next"):
+                opens = phase is not None and phase.reset in ("new", "next")
+                if opens and self._walk.phases.next_trial is not None:
                     self._course.open_trial(task, seed)
                 else:
                     self._course.proceed()
         return StepReply(executed=0)
 
-    def _after(self, request: AnyRequest, done: Done) -> None:
+    def _after(self, done: Done) -> None:
         """Closes the trial when it ended, or when nothing is left to spend."""
         phase = self._walk.phases.current
         assert phase is not None

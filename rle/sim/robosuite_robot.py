@@ -198,9 +198,12 @@ class RobosuiteRobot:
         self._grip = np.array([-1.0, 1.0])
         self._split = self._robot._action_split_indexes
         self._native = np.zeros(max(stop for _, stop in self._split.values()) + self._is_mobile)
+        # A goal in the base frame: robosuite's own reset leaves a world position where the mode
+        # "follow the last goal" expects one in the base frame. The call of `control` compiles numba
+        # code outside of the first metered step.
         self.set_action(np.zeros(self.action_dim))
-        self.control()  # compiles robosuite's numba code outside of the first metered step
-        self._robot.composite_controller.reset()
+        self.control()
+        data.ctrl[:] = 0.0
 
     def set_action(self, action: np.ndarray) -> None:
         """New goal of the next control step. Shape (action_dim,), public order, inside [-1, 1]."""
@@ -254,7 +257,7 @@ class RobosuiteRobot:
         return out
 
     def site_pose(self) -> tuple[np.ndarray, np.ndarray]:
-        """Grip site in the world: position (3,) m and rotation (3, 3); z approaches, y closes."""
+        """Grip site in the world: position (3,) m and rotation (3, 3); z approaches, x closes."""
         data = self._require()
         return (
             data.site_xpos[self._site].copy(),

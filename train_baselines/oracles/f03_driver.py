@@ -3,23 +3,38 @@
 Base sideways to the piece, grasp top-down, lift, base back, correct with the observed piece, lower, open.
 """
 
+import argparse
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from families.f03_tabletop import instances
+from families.f03_tabletop.spec import SESSIONS
+from families.f03_tabletop.verify import score_evidence
+from rle import seeds
+from rle.service import embedded
 from rle.service.client import Client
+from rle.service.course import Profile
 from rle.sim.robosuite_robot import rotation_of, rotation_vector
 
 OPEN, CLOSED = -1.0, 1.0
 POSITION_SCALE_M, ROTATION_SCALE_RAD = 0.05, 0.5
+NEUTRAL_YAW_RAD = np.pi / 2
+"""Hand yaw of the start pose, in the middle of the wrist's range."""
 DEAD_BASE = 0.35
 """Base commands smaller than this do not move it against its friction."""
 
 
 def down(yaw_rad: float) -> np.ndarray:
-    """Grip-site rotation (3, 3): z straight down, closing axis y at `yaw_rad` + 90 deg."""
+    """Grip-site rotation (3, 3): z straight down, closing axis x at `yaw_rad` from the world's x."""
     c, s = np.cos(yaw_rad), np.sin(yaw_rad)
     return np.array([[c, s, 0.0], [s, -c, 0.0], [0.0, 0.0, -1.0]])
+
+
+class GraspFailed(Exception):
+    """The piece stayed on the table."""
 
 
 @dataclass
@@ -114,7 +129,10 @@ class Arm:
         self.go((x, y, safe), hand, steps=80, tolerance_m=0.004)
         self.go((x, y, z + grip_above_m), hand, steps=60, tolerance_m=0.0015)
         self.grip(CLOSED, 12)
+        self.lift(z + grip_above_m + 0.05)
         state = self.see()
+        if state[piece][2] < z + 0.02:
+            raise GraspFailed(f"{piece} did not come along: {state[piece][:3]}")
         return state["eef_pos"] - state[piece][:3]
 
     def lift(self, z_m: float) -> None:
@@ -124,7 +142,7 @@ class Arm:
 
     def place(
         self, piece: str, x_m: float, y_m: float, bottom_z_m: float, half_height_m: float, *,
-        yaw_rad: float = 0.0, gap_m: float = 0.001, rise_m: float = 0.10,
+        yaw_rad: float = NEUTRAL_YAW_RAD, gap_m: float = 0.001, rise_m: float = 0.10,
     ) -> None:  # fmt: skip
         """Sets a held piece down with its centre over (x, y), bottom on `bottom_z_m`, and withdraws."""
         hand = down(yaw_rad)
@@ -148,8 +166,35 @@ class Arm:
             self.sim.step(self._action(state, state["eef_pos"] + step, hand))
 
 
-def nearest_grasp_yaw(pose: np.ndarray, base_yaw_rad: float = 0.0) -> float:
-    """Yaw of a square piece's face nearest to the hand's neutral yaw. `pose`: position, quat_wxyz."""
+def nearest_grasp_yaw(pose: np.ndarray) -> float:
+    """Hand yaw across a square piece's faces, nearest to the neutral one. `pose`: position, quat_wxyz."""
     rotation = rotation_of(np.roll(pose[3:], -1))
-    yaw = np.arctan2(rotation[1, 0], rotation[0, 0]) - base_yaw_rad
-    return float((yaw + np.pi / 4) % (np.pi / 2) - np.pi / 4)
+    yaw = np.arctan2(rotation[1, 0], rotation[0, 0]) - NEUTRAL_YAW_RAD
+    return float((yaw + np.pi / 4) % (np.pi / 2) - np.pi / 4 + NEUTRAL_YAW_RAD)
+
+
+def hand_yaw_across(pose: np.ndarray) -> float:
+    """Hand yaw whose closing axis lies along the body's local x. `pose`: position, quat_wxyz."""
+    rotation = rotation_of(np.roll(pose[3:], -1))
+    return float(np.arctan2(rotation[1, 0], rotation[0, 0]) % np.pi)
+
+
+def validation_profile(task: str) -> Profile:
+    """Profile of a practice session that answers the reference solvers."""
+    return Profile(task=task, layout="practice", sync=False, validation=True)
+
+
+def run(task: str, solve: Callable[[Client], None]) -> None:
+    """Command line of a reference solver: one practice session, evidence and score printed."""
+    parser = argparse.ArgumentParser(description=f"reference solver of {task}")
+    parser.add_argument("--salt", default="", help="text of the salt; default: the practice salt")
+    args = parser.parse_args()
+    salt = args.salt.encode() or seeds.PRACTICE_SALT
+    family, slug = task.split("/")
+    with embedded.open(SESSIONS[task], profile=validation_profile(task), salt=salt) as sim:
+        solve(sim)
+        for trial in sim.session.trials():
+            key = seeds.trial_key(family, slug, "hidden", trial.trial, salt)
+            instance = instances.draw(task, seeds.stream(key, instances.STREAM))
+            value, _ = score_evidence(task, instance, trial.evidence, trial.answer)
+            print(json.dumps({"score": value, "steps": trial.steps, **trial.evidence}))

@@ -83,7 +83,9 @@ class Student(nn.Module):
     def __init__(self, history: int, hidden: tuple[int, ...], input_limit: float) -> None:
         super().__init__()
         measured = spec.OBS_BLOCKS[2].start
-        old = [f * spec.OBS_DIM + i for f in range(history - 1) for i in range(measured, spec.OBS_DIM)]
+        old = [
+            f * spec.OBS_DIM + i for f in range(history - 1) for i in range(measured, spec.OBS_DIM)
+        ]
         new = range((history - 1) * spec.OBS_DIM, history * spec.OBS_DIM)
         self.register_buffer("index", torch.tensor([*old, *new]))
         n = len(self.index)
@@ -145,7 +147,9 @@ class Robots:
         from_start = self.rng.random() < self.settings.start_share
         first = 0 if from_start else int(self.rng.integers(0, last))
         draws = trial_draws(
-            lambda name: seeds.stream(self.key, name, number), self.reference.body_pos_w, steps=steps
+            lambda name: seeds.stream(self.key, name, number),
+            self.reference.body_pos_w,
+            steps=steps,
         )
         return Trial(self.reference, draws, first_frame=first)
 

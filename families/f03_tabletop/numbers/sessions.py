@@ -59,7 +59,7 @@ def _arm_keys(prefix: str = "") -> tuple[ObservationKey, ...]:
         ("joint_pos", (7,), "rad", "arm joints"),
         ("joint_vel", (7,), "rad/s", "arm joints"),
         ("eef_pos", (3,), "m", "grip site in the world"),
-        ("eef_quat", (4,), "-", "grip site in the world, xyzw; z approaches, y closes"),
+        ("eef_quat", (4,), "-", "grip site in the world, xyzw; z approaches, x closes"),
         ("gripper_pos", (2,), "m", "finger joints"),
     )
     return tuple(
