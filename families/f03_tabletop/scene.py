@@ -45,6 +45,8 @@ def new_spec() -> mujoco.MjSpec:
     option.ls_iterations = s.LINE_SEARCH_ITERATIONS
     option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
     option.impratio = s.IMPRATIO
+    spec.visual.headlight.ambient = (0.25, 0.25, 0.25)
+    spec.visual.headlight.diffuse = (0.30, 0.30, 0.30)
     spec.visual.global_.offwidth = s.IMAGE_PX
     spec.visual.global_.offheight = s.IMAGE_PX
     world = spec.worldbody

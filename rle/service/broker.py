@@ -84,7 +84,7 @@ class Broker:
         threading.Thread(target=self._serve_clients, name="agent", daemon=True).start()
         if self._control is not None:
             threading.Thread(target=self._serve_control, name="control", daemon=True).start()
-        while not self._stop.is_set():
+        while not self._stop.is_set() and not self.session.is_full:
             self._accept()
             if not self._busy.is_set():
                 self.session.tick()

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from rle.errors import InfrastructureError
 from rle.service.adapter import BadRequest, SessionSpec
 from rle.service.course import Course, Profile, Refusal
 from rle.service.manual import task_info
@@ -107,10 +108,20 @@ class Session:
         return list(self._walk.trials)
 
     def start(self) -> None:
-        """Opens the first trial where the phase opens it by itself."""
+        """Opens the first trial where the phase opens it by itself.
+
+        Raises:
+            InfrastructureError: The simulator cannot open it.
+        """
         with self._lock, self._course.guard():
-            if not self.is_closing:
-                self._course.open_next()
+            try:
+                if not self.is_closing:
+                    self._course.open_next()
+            except Refusal as failure:
+                raise InfrastructureError(
+                    f"{self.spec.task}: {failure.message}; see worker.log in the session folder",
+                    code="sim.unavailable",
+                ) from None
 
     # ------------------------------------------------------------------------------------ requests
 

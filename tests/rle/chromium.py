@@ -9,7 +9,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-BINARY = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+BINARY = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 _FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-component-update",
     "--disable-background-networking", "--disable-sync", "--disable-default-apps",
@@ -95,7 +97,13 @@ class Chromium:
     def screenshot(self, path: Path, height: int | None = None) -> None:
         """PNG of the page from its top: all of it, or the first `height` pixels."""
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": height or size["height"], "scale": 1}
+        clip = {
+            "x": 0,
+            "y": 0,
+            "width": size["width"],
+            "height": height or size["height"],
+            "scale": 1,
+        }
         shot = self.call("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
         path.write_bytes(base64.b64decode(shot["data"]))
 

@@ -43,6 +43,16 @@ class Arm:
 
     sim: Client
     gripper: float = OPEN
+    action_dim: int = 12
+    """12: mobile robot; 7: fixed arm, whose base frame is the world's."""
+
+    def hold_action(self) -> np.ndarray:
+        """Keeps the pose and the fingers."""
+        action = np.zeros(self.action_dim)
+        action[6] = self.gripper
+        if self.action_dim == 12:
+            action[11] = -1.0
+        return action
 
     def see(self) -> dict[str, np.ndarray]:
         """Proprioception and true poses."""
@@ -54,12 +64,11 @@ class Arm:
         return state["eef_pos"].copy(), rotation_of(state["eef_quat"])
 
     def _action(self, state, position, rotation) -> np.ndarray:
-        turn = rotation_of(state["base_quat"])
+        turn = rotation_of(state["base_quat"]) if "base_quat" in state else np.eye(3)
         now = rotation_of(state["eef_quat"])
-        action = np.zeros(12)
+        action = self.hold_action()
         action[0:3] = turn.T @ (position - state["eef_pos"]) / POSITION_SCALE_M
         action[3:6] = turn.T @ rotation_vector(rotation @ now.T) / ROTATION_SCALE_RAD
-        action[6], action[11] = self.gripper, -1.0
         return np.clip(action, -1.0, 1.0)
 
     def go(
@@ -81,9 +90,7 @@ class Arm:
 
     def wait(self, steps: int) -> None:
         """Holds the pose."""
-        action = np.zeros(12)
-        action[6], action[11] = self.gripper, -1.0
-        self.sim.step(np.tile(action, (steps, 1)))
+        self.sim.step(np.tile(self.hold_action(), (steps, 1)))
 
     def grip(self, value: float, steps: int = 12) -> None:
         """Opens or closes, and waits."""
@@ -102,13 +109,13 @@ class Arm:
             )
             if (np.abs(error) < tolerance_m).all():
                 break
-            action = np.zeros(12)
+            action = self.hold_action()
             command = np.clip(error / 0.10, -1.0, 1.0)
             small = (np.abs(command) < DEAD_BASE) & (np.abs(error) >= tolerance_m)
             command[small] = np.sign(command[small]) * DEAD_BASE
             command[np.abs(error) < tolerance_m] = 0.0
             action[7:9] = command
-            action[6], action[11] = self.gripper, 1.0
+            action[11] = 1.0
             self.sim.step(action)
         self.wait(8)
 
