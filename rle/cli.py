@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from rle.commands import demo, index, info, train, verify
+from rle.commands import audit, demo, dev, index, info, serve, train, verify
 from rle.errors import RleError, UserError
 
 DESCRIPTION = """RLE-Bench: 51 tasks that tell whether a coding agent can do the work of a robot-learning engineer.
@@ -20,8 +20,11 @@ Examples:
 COMMANDS: dict[str, Any] = {
     "list": info.List,
     "card": info.Card,
+    "dev": dev.Dev,
+    "serve": serve.Serve,
     "verify": verify.Verify,
     "index": index.Index,
+    "audit": audit.Audit,
     "train": train.Train,
     "demo": demo.Demo,
     "doctor": info.Doctor,

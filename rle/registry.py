@@ -125,6 +125,11 @@ def room(family: str, name: str):
     return importlib.import_module(f"{PACKAGES[family]}.{name}")
 
 
+def has_room(family: str, name: str) -> bool:
+    """Whether a family has a module of this name. Looks for the file, imports nothing."""
+    return family in PACKAGES and _has_module(PACKAGES[family], name)
+
+
 def _has_module(package: str, module: str) -> bool:
     return (
         importlib.util.find_spec(package) is not None

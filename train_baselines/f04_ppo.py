@@ -17,16 +17,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import onnx
 import torch
 import tyro
-from onnx import numpy_helper
 from rsl_rl.algorithms import PPO
 
 from families.f04_tracking import spec
 from families.f04_tracking.batch_env import TrackingEnv
-from families.f04_tracking.export import export_policy
-from families.f04_tracking.verify import evaluate_design
+from families.f04_tracking.dev import evaluate_design
+from families.f04_tracking.export import ImportedPolicy, export_policy
 from rle import registry
 from rle.errors import UserError
 
@@ -60,7 +58,7 @@ class Args:
     checkpoint_every: int = 100
     """Iterations between two checkpoints."""
     init: Path | None = None
-    """Start the actor from the MLP in this policy.onnx (its history is taken over)."""
+    """Start the actor from the network in this policy.onnx (its history is taken over)."""
     init_std: float | None = None
     """Exploration at the start, raw actions; default 1, with --init 0.2."""
     learning_rate: float = 1e-3
@@ -69,17 +67,19 @@ class Args:
     """Also write TensorBoard events."""
 
 
-def config(args: Args, hidden: list[int], activation: str) -> dict[str, Any]:
+def config(args: Args) -> dict[str, Any]:
     """Settings of rsl-rl. Source of the numbers: card, section 4.4."""
-    network = {"class_name": "MLPModel", "hidden_dims": hidden, "activation": activation,
-               "obs_normalization": True}  # fmt: skip
+    network = {
+        "class_name": "MLPModel", "hidden_dims": [512, 256, 128], "activation": "elu",
+        "obs_normalization": True,
+    }  # fmt: skip
     std = args.init_std if args.init_std is not None else (0.2 if args.init else 1.0)
     gaussian = {"class_name": "GaussianDistribution", "init_std": std}
     return {
         "num_steps_per_env": 24,
         "obs_groups": {"actor": ["policy"], "critic": ["critic"]},
         "actor": {**network, "distribution_cfg": gaussian},
-        "critic": {**network, "hidden_dims": [512, 256, 128], "activation": "elu"},
+        "critic": network,
         "algorithm": {
             "class_name": "PPO", "num_learning_epochs": 5, "num_mini_batches": 4, "clip_param": 0.2,
             "entropy_coef": 0.005, "value_loss_coef": 1.0, "use_clipped_value_loss": True, "gamma": 0.99,
@@ -90,58 +90,15 @@ def config(args: Args, hidden: list[int], activation: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True)
-class Mlp:
-    """A multilayer perceptron read from an exported graph."""
-
-    weights: list[tuple[np.ndarray, np.ndarray]]
-    """(out, in) and (out,) of each layer."""
-    activation: str
-    mean: np.ndarray | None
-    std: np.ndarray | None
-
-
-def read_mlp(path: Path) -> Mlp:
-    """Reads an exported MLP: optional Sub and Div by constants, then Gemm layers with one activation.
-
-    Raises:
-        UserError: The graph is something else.
-    """
-    graph = onnx.load(str(path)).graph
-    values = {i.name: numpy_helper.to_array(i) for i in graph.initializer}
-    for node in graph.node:
-        if node.op_type == "Constant":
-            values[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
-    names = {"Elu": "elu", "Relu": "relu", "Tanh": "tanh", "Selu": "selu", "LeakyRelu": "lrelu"}
-    layers, activations = [], set()
-    mean, std = None, None
-    for node in graph.node:
-        constants = [values[i] for i in node.input if i in values]
-        if node.op_type == "Gemm":
-            transposed = any(a.name == "transB" and a.i == 1 for a in node.attribute)
-            layers.append((constants[0] if transposed else constants[0].T, constants[1]))
-        elif node.op_type == "Sub" and not layers:
-            mean = constants[0].reshape(-1)
-        elif node.op_type == "Div" and not layers:
-            std = constants[0].reshape(-1)
-        elif node.op_type in names:
-            activations.add(names[node.op_type])
-        elif node.op_type not in ("Identity", "Constant"):
-            raise UserError(f"--init {path}: {node.op_type} is not part of a plain MLP; export one")
-    if len(layers) < 2 or len(activations) != 1:
-        raise UserError(f"--init {path}: expected Gemm layers with one activation between them")
-    return Mlp(layers, activations.pop(), mean, std)
-
-
 class Trainer:
     """One process of a run: environment, algorithm, logs, checkpoints and staging."""
 
     def __init__(self, args: Args) -> None:
         self.args, self.task = args, registry.get(args.task)
         self.rank, self.world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-        start = read_mlp(args.init) if args.init else None
+        start = ImportedPolicy(args.init.read_bytes()) if args.init else None
         if start is not None:
-            args.history = start.weights[0][0].shape[1] // spec.OBS_DIM
+            args.history = start.n_inputs // spec.OBS_DIM
         options: dict[str, Any] = {}
         on_cuda = args.backend == "warp-cuda" or (
             args.backend == "auto" and torch.cuda.is_available()
@@ -149,9 +106,8 @@ class Trainer:
         if on_cuda:
             options["device"] = f"cuda:{int(os.environ.get('LOCAL_RANK', 0))}"
         else:
-            torch.set_num_threads(
-                1
-            )  # two OpenMP threads on busy cores made a learning step 20x slower
+            # Two OpenMP threads on busy cores made a learning step 20 times slower.
+            torch.set_num_threads(1)
         threads = (
             len(os.sched_getaffinity(0))
             if hasattr(os, "sched_getaffinity")
@@ -163,8 +119,7 @@ class Trainer:
             self.task.slug, n, args.backend, args.seed + self.rank, history=args.history, **options
         )
         self.device = str(self.env.device)
-        hidden = [len(bias) for _, bias in start.weights[:-1]] if start else [512, 256, 128]
-        self.cfg = config(args, hidden, start.activation if start else "elu")
+        self.cfg = config(args)
         if self.world > 1:
             torch.distributed.init_process_group("nccl" if on_cuda else "gloo")
             self.cfg["multi_gpu"] = {
@@ -175,8 +130,11 @@ class Trainer:
             self.alg = PPO.construct_algorithm(
                 self.env.get_observations(), self.env, self.cfg, self.device
             )
-        if start is not None:
-            self._load_actor(start)
+        if start is not None:  # the graph brings its own normalisation
+            actor = self.alg.get_policy()
+            actor.obs_normalization, actor.obs_normalizer = False, torch.nn.Identity()
+            actor.mlp = start.to(self.device)
+            self._remake_optimizer()
         if self.world > 1:
             self.alg.broadcast_parameters()
         self.iteration, self.env_steps, self.wall_s = 0, 0, 0.0
@@ -184,20 +142,11 @@ class Trainer:
         self.writer: Any = None
         args.out.mkdir(parents=True, exist_ok=True)
 
-    def _load_actor(self, start: Mlp) -> None:
-        actor = self.alg.get_policy()
-        linear = [m for m in actor.mlp if isinstance(m, torch.nn.Linear)]
-        with torch.no_grad():
-            for layer, (weight, bias) in zip(linear, start.weights, strict=True):
-                layer.weight.copy_(torch.as_tensor(weight.copy()))
-                layer.bias.copy_(torch.as_tensor(bias.copy()))
-            normalizer = actor.obs_normalizer
-            if start.mean is not None and start.std is not None:
-                normalizer._mean.copy_(torch.as_tensor(start.mean.copy())[None])
-                normalizer._std.copy_(torch.as_tensor(start.std.copy())[None] - normalizer.eps)
-                normalizer._var.copy_(normalizer._std**2)
-        # The copied layers belong to this normalisation: it must not move any more.
-        normalizer.until = 0
+    def _remake_optimizer(self) -> None:
+        """The optimizer that rsl-rl made knows the replaced network's parameters only."""
+        alg = self.alg
+        parameters = [*alg.actor.parameters(), *alg.critic.parameters()]
+        alg.optimizer = type(alg.optimizer)(parameters, lr=alg.learning_rate)
 
     # -------------------------------------------------------------------------------- learning
 

@@ -44,7 +44,6 @@ def parse(argv: list[str]) -> tuple[Request, bool]:
     parser.add_argument("--isolation", choices=("strict", "reduced"), default="strict")
     cpus = len(os.sched_getaffinity(0))
     parser.add_argument("--jobs", type=int, default=cpus, help="trials at a time (default: CPUs)")
-    parser.add_argument("--engine", choices=("local", "ray"), default="local")
     parser.add_argument(
         "--keep", action=argparse.BooleanOptionalAction, default=True, help="keep the frozen copy"
     )
@@ -70,7 +69,6 @@ def parse(argv: list[str]) -> tuple[Request, bool]:
         salt_file=given.salt_file,
         isolation=given.isolation,
         jobs=given.jobs,
-        engine=given.engine,
         keep=given.keep,
         media=given.media,
         harness=given.harness,
@@ -94,30 +92,34 @@ def main(argv: list[str] | None = None) -> int:
 
 def grade(request: Request, as_json: bool = False) -> int:
     """Runs a parsed request; whatever happens ends in one outcome and one exit code."""
-    pipeline.raise_on_signals()
-    run = Run(request)
-    try:
-        code = run.execute()
-    except UserError as error:
-        print(f"rle: {error.message}", file=sys.stderr)
-        code = pipeline.EXIT_USAGE
-    except Interrupted as signal_name:
-        code = _fail(run, _infrastructure(f"stopped by {signal_name}", "verifier.interrupted"))
-    except InfrastructureError as error:  # while the result itself was written
-        print(f"rle verify: {error.message}", file=sys.stderr)
-        code = pipeline.EXIT_INFRASTRUCTURE
-    except Exception as error:  # a bug of ours is never scored 0
-        traceback.print_exc()
-        code = _fail(
-            run, _infrastructure(f"{type(error).__name__} in the verifier", "verifier.bug")
-        )
-    finally:
-        run.clean()
+    with pipeline.interruptible():
+        run = Run(request)
+        code = _execute(run)
     if run.report:
         print(pipeline.summary(run.report), file=sys.stderr)
         if as_json:
             print(pipeline.as_json(run.report))
     return code
+
+
+def _execute(run: Run) -> int:
+    try:
+        return run.execute()
+    except UserError as error:
+        print(f"rle: {error.message}", file=sys.stderr)
+        return pipeline.EXIT_USAGE
+    except Interrupted as signal_name:
+        return _fail(run, _infrastructure(f"stopped by {signal_name}", "verifier.interrupted"))
+    except InfrastructureError as error:  # while the result itself was written
+        print(f"rle verify: {error.message}", file=sys.stderr)
+        return pipeline.EXIT_INFRASTRUCTURE
+    except Exception as error:  # a bug of ours is never scored 0
+        traceback.print_exc()
+        return _fail(
+            run, _infrastructure(f"{type(error).__name__} in the verifier", "verifier.bug")
+        )
+    finally:
+        run.clean()
 
 
 def _infrastructure(message: str, code: str) -> InfrastructureError:

@@ -15,12 +15,12 @@ from rle.report import Row
 from rle.seeds import Namespace
 from rle.spec import Kind, Profile, TaskSpec
 from rle.verify_api import Checked, Limits, Trial
-from verifier.checks import Checker
 from verifier.hidden import Salt
+from verifier.isolation.checks import Checker
 from verifier.isolation.launch import LaunchSpec
 from verifier.isolation.layers import PROFILES, Plan
+from verifier.isolation.worker import SubmissionWorker, charged_limit_s
 from verifier.submission import Frozen
-from verifier.worker import SubmissionWorker, charged_limit_s
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,6 @@ class Settings:
     log_folder: Path
     """Where workers' logs are collected."""
     jobs: int = 1
-    engine: str = "local"
     partial: bool = False
     """A session record may end in a signed checkpoint."""
     require_ledger_trust: str | None = None

@@ -1,5 +1,6 @@
 """OUT: old results are deleted first, new ones are written whole or not at all, the reward last."""
 
+import contextlib
 import errno
 import os
 import shutil
@@ -23,10 +24,7 @@ def prepare(out: Path) -> None:
         UserError: OUT is a symbolic link, is no folder, or cannot be written.
     """
     try:
-        info = os.lstat(out)
-    except FileNotFoundError:
-        info = None
-    try:
+        info = os.lstat(out) if os.path.lexists(out) else None
         if info is None:
             out.mkdir(mode=0o700, parents=True)
         elif stat.S_ISLNK(info.st_mode) or not stat.S_ISDIR(info.st_mode):
@@ -64,7 +62,8 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
         finally:
             os.close(folder_fd)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         why = "the disk is full" if full else error.strerror
         raise InfrastructureError(f"{path} was not written: {why}", code="output.disk") from error

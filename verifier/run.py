@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from rle.report import (
     SelfTest,
 )
 from rle.spec import TaskSpec
-from verifier import hidden, machine, output
+from verifier import hidden, machine, media, output
 from verifier.context import Context, Settings
 from verifier.isolation import layers, selftest
 from verifier.isolation.layers import Mode, Plan
@@ -41,6 +42,7 @@ from verifier.submission import Frozen, freeze
 EXIT_REWARD, EXIT_USAGE, EXIT_INFRASTRUCTURE, EXIT_ISOLATION, EXIT_INTERRUPTED = 0, 2, 3, 4, 130
 LOG_LIMIT_BYTES = 2**20
 """Largest `worker.log`."""
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 KEPT = "submission"
 """Folder of OUT that keeps the frozen copy."""
 
@@ -59,7 +61,6 @@ class Request:
     salt_file: str | None = None
     isolation: Mode = "strict"
     jobs: int = 1
-    engine: str = "local"
     keep: bool = True
     media: bool = False
     harness: bool = False
@@ -91,6 +92,7 @@ class Run:
         self.plan: Plan | None = None
         self.frozen: Frozen | None = None
         self.selftests: list[SelfTest] = []
+        self.speeds: list[float] = []
         self.rows: dict[str, Row] = {}
         self.report: Report | None = None
         self._work = Path(tempfile.mkdtemp(prefix="rle-verify-"))
@@ -106,7 +108,8 @@ class Run:
             Interrupted: By a signal; `fail` writes the report.
         """
         output.prepare(self.request.out)
-        shutil.rmtree(self.request.out / KEPT, ignore_errors=True)
+        for folder in (KEPT, media.FOLDER):
+            shutil.rmtree(self.request.out / folder, ignore_errors=True)
         self.salt = hidden.read_salt(self.request.salt_file)
         try:
             result = self._grade()
@@ -132,8 +135,23 @@ class Run:
         for profile in self.task.profiles:
             private = self.salt.folder or self.request.out
             self.selftests.append(selftest.run(profile, self.plan, private))
-        verify = registry.room(self.task.family, "verify").verify
-        return verify(self.context())
+        self._measure_speed()
+        result = registry.room(self.task.family, "verify").verify(self.context())
+        self._measure_speed()
+        return result
+
+    def _measure_speed(self) -> None:
+        """For tasks with wall-clock terms: how fast the machine is now, and whether that is enough."""
+        if self.task.family not in machine.TIMED_FAMILIES:
+            return
+        self.speeds.append(machine.speed_factor())
+        if self.speeds[-1] < machine.SLOWEST_FACTOR:
+            raise InfrastructureError(
+                f"this machine runs at {self.speeds[-1]:.2f} of the reference speed; at least "
+                f"{machine.SLOWEST_FACTOR:g} is needed for a task that measures time. End other "
+                "work on it and run again.",
+                code="machine.slow",
+            )
 
     def context(self) -> Context:
         """The context of the run as a whole."""
@@ -147,7 +165,6 @@ class Run:
             options=self.request.options,
             log_folder=logs,
             jobs=self.request.jobs,
-            engine=self.request.engine,
             partial=self.request.partial,
             require_ledger_trust=self.request.require_ledger_trust,
         )
@@ -173,6 +190,10 @@ class Run:
         self._keep_files()
         output.write_report(self.request.out, self.report)
         output.write_reward(self.request.out, self.report, self.task.n_trials)
+        if self.request.media and outcome == "scored":
+            why = media.render(self.context().settings, self.request.out)
+            if why:
+                _say(f"no videos: {why}.")
         return EXIT_REWARD
 
     def fail(self, error: RleError) -> int:
@@ -213,7 +234,7 @@ class Run:
             reference=known.reference,
             options=self.request.options,
             salt_id=self.salt.id if self.salt else None,
-            machine=machine.describe(),
+            machine=machine.describe(*self.speeds[:2]),
             started_at=self.started_at,
             finished_at=_now(),
             wall_s=time.monotonic() - self._start_s,
@@ -258,19 +279,24 @@ class Run:
         shutil.rmtree(self._work, ignore_errors=True)
 
 
-def raise_on_signals() -> None:
-    """SIGTERM and SIGINT raise `Interrupted` in the main thread."""
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """SIGTERM and SIGINT raise `Interrupted` in the main thread; afterwards all is as before."""
 
     def interrupt(number: int, frame: object) -> None:
         raise Interrupted(signal.Signals(number).name)
 
-    signal.signal(signal.SIGTERM, interrupt)
-    signal.signal(signal.SIGINT, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _ignore_signals() -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _now() -> str:

@@ -1,4 +1,4 @@
-"""Trials in parallel: order, the one re-run of a trial whose worker was killed, and the engines.
+"""Trials in parallel: order, the one re-run of a trial whose worker was killed.
 
 The score never depends on the number of jobs: a trial gets its draws from its own streams, runs in
 fresh workers, and rows come back in the order of the trials.
@@ -16,7 +16,7 @@ from concurrent.futures.process import BrokenProcessPool
 
 import msgspec
 
-from rle.errors import InfrastructureError, UserError
+from rle.errors import InfrastructureError
 from rle.report import Row
 from rle.verify_api import Trial, TrialFault
 from verifier.context import Context, Settings
@@ -48,8 +48,6 @@ def run_trials(
     if len(set(ids)) != len(ids):
         raise ValueError(f"trial ids repeat: {', '.join(ids)}")
     told = on_row or (lambda row: None)
-    if settings.engine == "ray":
-        return _run_ray(settings, fn, trials, told)
     jobs = min(settings.jobs, len(trials))
     if jobs <= 1:
         rows = []
@@ -120,16 +118,3 @@ def _run_pool(
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
     return [rows[i] for i in range(len(trials))]
-
-
-def _run_ray(
-    settings: Settings, fn: TrialFunction, trials: Sequence[Trial], told: OnRow
-) -> list[Row]:
-    try:
-        from verifier import engine_ray
-    except ImportError as error:
-        raise UserError(
-            "--engine ray needs Ray. Run `pip install 'rle-bench[ray]'`, or leave the option out.",
-            code="engine.ray",
-        ) from error
-    return engine_ray.run(settings, fn, trials, told)

@@ -130,3 +130,78 @@ def _size(tensor: onnx.TensorProto) -> int:
 
 def _fault(text: str) -> UserError:
     return UserError(f"the exported graph cannot be submitted: {text}", code="f04.export")
+
+
+class ImportedPolicy(torch.nn.Module):
+    """An exported feed-forward graph as a torch module: the inverse of `export_policy`.
+
+    Weights and biases of its layers are parameters and can be trained on; everything else (index,
+    normalisation, limits) is kept as it is.
+
+    Args:
+        data: The file `policy.onnx`.
+
+    Raises:
+        UserError: `f04.import`, an operator that is no part of a plain network.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__()
+        graph = onnx.load_model_from_string(data).graph
+        self.n_inputs = int(graph.input[0].type.tensor_type.shape.dim[1].dim_value)
+        """160 H."""
+        constants = {tensor.name: tensor for tensor in graph.initializer}
+        trained = {n for node in graph.node if node.op_type in _LAYERS for n in node.input[1:]}
+        self._place: dict[str, str] = {}
+        self._steps: list[tuple[str, list[str], str, dict[str, float]]] = []
+        for node in graph.node:
+            facts = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+            if node.op_type == "Constant":
+                constants[node.output[0]] = facts["value"]
+            elif node.op_type not in _OPERATIONS:
+                raise UserError(
+                    f"{node.op_type} cannot be trained on; a policy of {', '.join(_OPERATIONS)} can",
+                    code="f04.import",
+                )
+            else:
+                self._steps.append((node.op_type, list(node.input), node.output[0], facts))
+        for number, (name, tensor) in enumerate(constants.items()):
+            value = torch.from_numpy(onnx.numpy_helper.to_array(tensor).copy())
+            self._place[name] = f"constant_{number}"
+            if name in trained:
+                self.register_parameter(self._place[name], torch.nn.Parameter(value))
+            else:
+                self.register_buffer(self._place[name], value)
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        """Actions (N, 29) of observation histories (N, 160 H)."""
+        values = {"obs": obs}
+        for kind, inputs, output, facts in self._steps:
+            arguments = [
+                values[n] if n in values else getattr(self, self._place[n]) if n else None
+                for n in inputs
+            ]
+            values[output] = _OPERATIONS[kind](facts, *arguments)
+        return values["actions"]
+
+
+def _gemm(facts: dict, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.linear(x, weight if facts.get("transB") else weight.T, bias)
+
+
+_LAYERS = frozenset({"Gemm", "MatMul"})
+_OPERATIONS = {
+    "Gemm": _gemm,
+    "MatMul": lambda f, a, b: a @ b,
+    "Gather": lambda f, x, index: x.index_select(f.get("axis", 0), index),
+    "Add": lambda f, a, b: a + b,
+    "Sub": lambda f, a, b: a - b,
+    "Mul": lambda f, a, b: a * b,
+    "Div": lambda f, a, b: a / b,
+    "Clip": lambda f, x, low=None, high=None: x.clip(low, high),
+    "Elu": lambda f, x: torch.nn.functional.elu(x, f.get("alpha", 1.0)),
+    "Relu": lambda f, x: torch.relu(x),
+    "Tanh": lambda f, x: torch.tanh(x),
+    "Identity": lambda f, x: x,
+}
+"""Operators that `ImportedPolicy` runs: attributes, then inputs."""

@@ -74,6 +74,8 @@ OPSET_MIN, OPSET_MAX = 13, 21
 """Accepted opsets of domain "". Source: card."""
 EXPORT_OPSET = 18
 """Opset of `export.export_policy`. Source: card."""
+EXPORT_PROBES, EXPORT_TOLERANCE = 64, 1.0e-4
+"""Random inputs on which an exported graph must answer like its module, and how closely. Source: card."""
 MAX_INFERENCE_S = 0.010
 """Median time of one call on one thread. Source: ours, half a control period."""
 INFERENCE_WARMUP_CALLS, INFERENCE_CALLS, INFERENCE_TRIES = 20, 200, 3

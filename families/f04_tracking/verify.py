@@ -1,4 +1,4 @@
-"""Verification of f04: two smoke runs and eight hidden trials of one graph; the same on design seeds.
+"""Verification of f04: two smoke runs and eight hidden trials of one graph.
 
 rows = run_trial for each trial: draws -> task.play(worker) -> metrics
 reward = mean of the eight scores, capped when a gate is false
@@ -8,7 +8,6 @@ import functools
 import hashlib
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,6 @@ import mujoco
 import numpy as np
 
 from families.f04_tracking import draws, metrics, policy, reference, scene, spec, task
-from rle import seeds
-from rle.errors import InvalidSubmission
 from rle.report import FamilyResult, Row, Threshold
 from rle.scoring import gate
 from rle.sim.film import film_states
@@ -225,7 +222,6 @@ def compose(
         "raw_total": raw,
         "jerk_limit": limit,
         "n_params": facts.get("n_parameters"),
-        "inference_ms": facts.get("inference_ms"),
     }
     flags = []
     if meta.n_params is not None and meta.n_params != facts.get("n_parameters"):
@@ -288,6 +284,14 @@ def thresholds(rows: list[Row], facts: dict[str, Any]) -> list[Threshold]:
 # ------------------------------------------------------------------------------------------ video
 
 
+def media(ctx: VerifyContext, folder: Path) -> None:
+    """Writes `trial<i>.mp4` of every scored trial, with posters; called after the score is on disk."""
+    meta = policy.read_meta(ctx.submission.read(spec.META_FILE))
+    profile = ctx.options.get("profile", spec.SCORED_PROFILE)
+    for trial in hidden_trials({"history": meta.obs_history_length, "profile": profile}):
+        film(ctx, trial, folder / f"trial{trial.index}.mp4")
+
+
 def film(ctx: VerifyContext, trial: Trial, path: Path) -> None:
     """Runs a trial again and writes its video: the robot solid, the scored reference as spheres.
 
@@ -336,75 +340,3 @@ def film_record(
         decorate=show_reference,
         poster_frame=len(states) - 1 if record.is_fall else None,
     )
-
-
-# ------------------------------------------------------------------------------ design evaluation
-
-
-class DesignResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A submission on the published design seeds."""
-
-    task: str
-    profile: str
-    reference: str
-    score: float
-    """Mean of the rows' scores; no gate is applied."""
-    rows: list[Row]
-
-
-def evaluate_design(
-    task_id: str,
-    submission: Path,
-    profile: str = spec.SCORED_PROFILE,
-    design_seeds: tuple[int, ...] = spec.DESIGN_SEEDS,
-    on_row: Callable[[Row], None] | None = None,
-) -> DesignResult:
-    """Runs a submission on the design seeds, in this process, through the loop that is scored.
-
-    Args:
-        task_id: Task id or slug.
-        submission: Folder with the two files; trusted, it runs without a sandbox.
-        profile: Key of `spec.PROFILES`.
-        design_seeds: Seeds; the published ones by default.
-        on_row: Told of every finished row.
-
-    Raises:
-        InvalidSubmission: A file is missing, the meta file is wrong, or the graph does not load or
-            does not fit.
-    """
-    slug = task_id.removeprefix("f04/")
-    clip = load_clip(slug)
-    meta = policy.read_meta(_read(submission, spec.META_FILE))
-    graph = policy.LocalGraph(_read(submission, spec.ONNX_FILE), meta.obs_history_length)
-    limit = metrics.jerk_limit(clip.joint_pos)
-    rows = []
-    for seed in design_seeds:
-        started_s = time.monotonic()
-        sim = task.Trial(
-            clip, draws.trial_draws(design_streams(slug, seed), clip.body_pos_w, profile)
-        )
-        row = to_row(task.play(sim, graph.act, meta.obs_history_length), limit, f"seed{seed}")
-        rows.append(msgspec.structs.replace(row, wall_s=time.monotonic() - started_s))
-        if on_row is not None:
-            on_row(rows[-1])
-    return DesignResult(
-        task=f"f04/{slug}",
-        profile=profile,
-        reference=clip.kind,
-        score=float(np.mean([row.score for row in rows])),
-        rows=rows,
-    )
-
-
-def design_streams(slug: str, seed: int) -> draws.Streams:
-    """Streams of a design seed; public, so that anybody can draw the same trial."""
-    key = seeds.trial_key("f04", slug, "design", seed)
-    return lambda stream: seeds.stream(key, stream)
-
-
-def _read(folder: Path, name: str) -> bytes:
-    path = folder / name
-    if not path.is_file():
-        found = ", ".join(sorted(p.name for p in folder.glob("*"))[:5]) or "nothing"
-        raise InvalidSubmission("file.missing", path=name, found=found)
-    return path.read_bytes()

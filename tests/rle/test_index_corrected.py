@@ -1,8 +1,9 @@
 """Audits: entries are appended and read back; corrections change the set for everybody, visibly."""
 
 import pytest
-from index_cases import scored, system, write_input
+from index_cases import report, scored, system, write_input, write_out
 
+from rle.cli import main
 from rle.errors import UnknownName, UserError
 from rle.index import AuditEntry, IndexOptions, append_entry, run_index
 from rle.index.corrected import corrected_set, read_entries, summarise
@@ -43,6 +44,32 @@ def test_bad_entries_are_refused(tmp_path):
         read_entries(path)
     with pytest.raises(UserError, match="`rle audit add` writes it"):
         read_entries(tmp_path / "absent")
+
+
+def test_command_line_adds_an_entry_that_the_index_reads(tmp_path, capsys):
+    out = write_out(tmp_path / "out", report("f04/run"))
+    audit = tmp_path / "audit.jsonl"
+    given = [
+        "audit",
+        "add",
+        str(out),
+        "--trial",
+        "t03",
+        "--label",
+        "grader_error",
+        "--note",
+        "seen",
+    ]
+    with pytest.raises(SystemExit) as end:
+        main([*given, "--action", "exclude", "--file", str(audit)])
+    assert end.value.code == 0
+    assert "f04/run t03 grader_error, action exclude" in capsys.readouterr().out
+    result = run_index(IndexOptions(results=(out,), corrected=audit))
+    assert result.set == "rle-51+c1" and result.audit.grader_errors == 1
+    with pytest.raises(SystemExit) as end:
+        main([*given[:3], "--trial", "t99", *given[5:], "--file", str(audit)])
+    assert end.value.code == 2
+    assert "unknown trial 't99'" in capsys.readouterr().err
 
 
 def test_grader_error_rate_with_its_interval():

@@ -21,8 +21,8 @@ from verifier.box import wire
 from verifier.isolation.channel import ChannelTimeout, ProtocolFault
 from verifier.isolation.launch import LaunchSpec, Sandboxed, WorkerDied
 from verifier.isolation.layers import PROFILES, Plan
+from verifier.isolation.worker import invalid
 from verifier.submission import Frozen
-from verifier.worker import invalid
 
 ANSWER_LIMIT = 64 * 2**20
 """Largest answer of a check: canonical text and meshes."""
