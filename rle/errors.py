@@ -142,6 +142,16 @@ AGENT_MESSAGES: dict[str, str] = {
     "file.empty": "{path} is empty",
     "file.encoding": "{path} is not UTF-8 text (byte {byte})",
     "file.changed": "{path} changed while it was copied; submit a finished folder",
+    # session records of f01 to f03
+    "ledger.missing": "there is no session record in the hand-over: {detail}",
+    "ledger.files": "the hand-over is not what the service left: {detail}",
+    "ledger.chain": "the session record is not what the service wrote: {detail}",
+    "ledger.sequence": "the session record cannot have happened: {detail}",
+    "ledger.signature": "the session record is not signed by this deployment: {detail}",
+    "ledger.foreign": "the session record belongs to another task, version or deployment: {detail}",
+    "ledger.session": "the session record is not the first of its deployment: {detail}",
+    "ledger.unsealed": "the session record is not sealed: {detail}",
+    "ledger.budget": "more was spent than the task allows: {detail}",
     # f04: what policy_meta.json says
     "f04.meta": "policy_meta.json is not a JSON object ({fact})",
     "f04.history": "obs_history_length must be an integer {min}..{max}, got {found}",

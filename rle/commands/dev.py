@@ -5,6 +5,7 @@ import dataclasses
 import tyro
 
 from rle import registry
+from rle.commands.serve import Serve
 from rle.errors import UserError
 
 
@@ -18,6 +19,8 @@ class Dev:
 
     def run(self) -> int:
         family = registry.get(self.task).family
+        if self.task in getattr(registry.room(family, "spec"), "SESSIONS", {}):
+            return Serve(task=self.task).run()
         if not registry.has_room(family, "dev"):
             raise UserError(
                 f"{self.task} has no command of its own to develop with; see `rle card {self.task}`"

@@ -9,6 +9,8 @@ draws (`reset(seed=...)` names one), has `unwrapped.model` (the compiled MuJoCo 
 `info["claims"]`, a dict of named booleans ("fallen", "solved"), none of which is true at reset.
 """
 
+import importlib
+
 import gymnasium
 
 from rle import registry
@@ -30,6 +32,7 @@ def register_all() -> None:
 
 def make(task_id: str, **options: object) -> gymnasium.Env:
     """Builds the task's environment; the entry point behind every id."""
+    importlib.import_module("rle.sim")  # chooses the GL backend before MuJoCo is imported
     task = registry.get(task_id)
     return registry.room(task.family, "task").make_env(task, **options)
 

@@ -1,0 +1,413 @@
+"""Requests of one metered session; its course (trials, phases, record) is `course.py`'s, sockets are
+`broker.py`'s.
+
+Order of a mutating request: validate, check, charge (on disk), dispatch, confirm, reply.
+"""
+
+import hashlib
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rle.errors import InfrastructureError
+from rle.service.adapter import BadRequest, SessionSpec
+from rle.service.course import Course, Profile, Refusal
+from rle.service.manual import task_info
+from rle.service.protocol import (
+    MUTATING,
+    PROTOCOL,
+    AnyRequest,
+    Call,
+    EndDevelopment,
+    Error,
+    ErrorKind,
+    Finish,
+    GetStatus,
+    Hello,
+    ListTasks,
+    Move,
+    Observe,
+    ObserveSpec,
+    Ok,
+    Reset,
+    Scalar,
+    Status,
+    Step,
+    TaskInfo,
+    decode_request,
+    encode,
+    raw,
+    request_id_of,
+    to_array,
+)
+from rle.service.record.keys import SigningKey
+from rle.service.record.ledger import LedgerFull
+from rle.service.record.walk import TrialRecord
+from rle.service.rules import validate
+from rle.service.rules.meter import OverBudget
+from rle.service.rules.phases import FINISHED, NotAllowed, cost_of, name_of
+from rle.service.supervisor import Link, WorkerFailed
+from rle.service.worker import Act, Again, AnyCall, Done, Drive, Extra, Look
+
+PRIVILEGED = "privileged_state"
+"""Read-only operation that exists only in a validation session."""
+
+
+class StepReply(msgspec.Struct, frozen=True, kw_only=True):
+    """`protocol.StepResult` whose observation is passed through without decoding."""
+
+    executed: int
+    clipped_values: int = 0
+    success: bool | None = None
+    observation: msgspec.Raw | None = None
+    events: dict[str, Scalar] = {}
+
+
+class Session:
+    """A task's session over one link to its simulator.
+
+    Args:
+        spec: The task's declaration.
+        folder: Session folder (ledger, actions, worker log).
+        link: Reaches the simulator.
+        key: Signs the record.
+        salt: Secret of the campaign; the practice salt on a laptop.
+        profile: How it is served.
+        session_index: 0 for the first session of a container.
+    """
+
+    def __init__(
+        self, spec: SessionSpec, folder: Path, link: Link, *, key: SigningKey, salt: bytes,
+        profile: Profile, session_index: int = 0,
+    ) -> None:  # fmt: skip
+        self.spec = spec
+        self.profile = profile
+        self._course = Course(
+            spec, folder, link, key=key, salt=salt, profile=profile, session_index=session_index
+        )
+        self._walk = self._course.walk
+        self._link = link
+        self._lock = threading.RLock()
+        self._refused = 0
+
+    @property
+    def is_closing(self) -> bool:
+        """The record is sealed or cannot be written: no further request changes anything."""
+        return self._course.is_closing
+
+    @property
+    def is_full(self) -> bool:
+        """The disk could not take the record."""
+        return self._course.ledger.is_full
+
+    def trials(self) -> list[TrialRecord]:
+        """Trials so far, with their evidence; for the caller of an embedded session."""
+        return list(self._walk.trials)
+
+    def start(self) -> None:
+        """Opens the first trial where the phase opens it by itself.
+
+        Raises:
+            InfrastructureError: The simulator cannot open it.
+        """
+        with self._lock, self._course.guard():
+            try:
+                if not self.is_closing:
+                    self._course.open_next()
+            except Refusal as failure:
+                raise InfrastructureError(
+                    f"{self.spec.task}: {failure.message}; see worker.log in the session folder",
+                    code="sim.unavailable",
+                ) from None
+
+    # ------------------------------------------------------------------------------------ requests
+
+    def hello(self) -> Hello:
+        """Greeting of a new connection."""
+        return Hello(
+            protocol=PROTOCOL,
+            task=self.spec.task,
+            family_version=self.spec.family_version,
+            session_public_id=self._walk.opening["nonce"][:8],
+            phase=self._walk.phases.name,
+        )
+
+    def handle(self, body: bytes) -> bytes:
+        """Answers one request frame; never raises for anything a client can send."""
+        with self._lock:
+            try:
+                request = decode_request(body)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                return self._error(request_id_of(body), "bad_request", f"{error}")
+            try:
+                validate.request_id(request.request_id)
+                self._course.expire()
+                result = self._dispatch(request, body)
+                return encode(
+                    Ok(request_id=request.request_id, result=result, status=self.status())
+                )
+            except Refusal as refusal:
+                return self._error(request.request_id, refusal.kind, refusal.message)
+            except BadRequest as refusal:
+                return self._error(request.request_id, "bad_request", str(refusal))
+            except NotAllowed as refusal:
+                return self._error(request.request_id, "wrong_phase", str(refusal))
+            except OverBudget as refusal:
+                return self._error(request.request_id, "budget_exhausted", str(refusal))
+            except LedgerFull as fault:
+                self._course.on_ledger_full(fault)
+                return self._error(
+                    request.request_id, "ledger_full",
+                    "the record cannot be written; the session is closing",
+                )  # fmt: skip
+
+    def status(self) -> Status:
+        """The counters as every reply carries them."""
+        walk = self._walk
+        limit = self._course.seconds_limit()
+        used = walk.seconds_now(time.monotonic())
+        return Status(
+            phase=walk.phases.name,
+            trial=walk.phases.trial,
+            trials=walk.phases.trials,
+            live=walk.phases.live,
+            steps_used=walk.meter.steps_used,
+            steps_left=walk.meter.steps_left,
+            trial_steps_used=walk.meter.trial_steps_used,
+            trial_steps_left=walk.meter.trial_steps_left,
+            seconds_used=round(used, 3),
+            seconds_left=None if limit is None else round(max(0.0, limit - used), 3),
+            ended=walk.phases.ended,
+            last_request_id=walk.last_id,
+            last_request_done=walk.last_done,
+        )
+
+    def _dispatch(self, request: AnyRequest, body: bytes) -> msgspec.Raw:
+        if isinstance(request, GetStatus):
+            return raw(None)
+        if isinstance(request, TaskInfo):
+            return raw(task_info(self.spec, self._walk.phases, self._course.is_practice))
+        if isinstance(request, Call) and request.name == PRIVILEGED and self.profile.validation:
+            return self._look(Look(spec=ObserveSpec(), privileged=True))
+        if self.is_closing:
+            raise Refusal("trial_over", "the session is over; its record is sealed")
+        if isinstance(request, MUTATING) and request.request_id in self._walk.ids:
+            done = self._walk.pending != request.request_id
+            raise Refusal(
+                "duplicate_request",
+                f"request {request.request_id} was already charged (done: {str(done).lower()}); "
+                "use a new id",
+            )
+        self._walk.phases.check(request)
+        if isinstance(request, ListTasks):
+            return raw(list(self.spec.tasks))
+        if isinstance(request, Observe):
+            self._need_live(None)
+            return self._look(Look(spec=validate.observe(request.spec, self.spec)))
+        return raw(self._mutate(request, body))
+
+    def _mutate(self, request: AnyRequest, body: bytes) -> StepReply:
+        call, clipped = self._prepare(request)
+        phase = self._walk.phases.current
+        assert phase is not None
+        cost = cost_of(request, self.spec, phase)
+        self._walk.meter.check(cost)
+        charge: dict[str, Any] = {
+            "id": request.request_id,
+            "op": name_of(request),
+            "cost": cost,
+            "body": hashlib.sha256(body).hexdigest(),
+        }
+        if isinstance(request, Call):
+            charge["args"] = request.args
+        self._course.append("charge", charge)
+        if call is None:
+            return self._without_simulator(request, cost)
+        try:
+            done = self._link.call(call)
+        except BadRequest:
+            self._course.confirm(request.request_id, Done(counters=self._walk.counters))
+            raise
+        except WorkerFailed as failure:
+            trial = self._walk.phases.trial
+            self._course.simulator_lost(failure.kind, failure.detail)
+            reopened = "its scene starts again" if self._walk.phases.live else "it is closed"
+            raise Refusal(
+                "sim_error",
+                f"the simulator failed ({failure.kind}) in trial {trial}; {reopened}; "
+                f"the {cost} steps stay charged",
+            ) from None
+        if isinstance(request, Reset):
+            done = msgspec.structs.replace(done, executed=cost)
+        self._course.confirm(request.request_id, done)
+        self._after(done)
+        return StepReply(
+            executed=done.executed, clipped_values=clipped, success=done.success,
+            observation=done.observation, events=done.events,
+        )  # fmt: skip
+
+    def _prepare(self, request: AnyRequest) -> tuple[AnyCall | None, int]:
+        """Checks a mutating request; returns its worker call and the number of clipped values."""
+        match request:
+            case Step(actions=array, observe=look, trial=trial):
+                values, clipped = validate.actions(array, self.spec)
+                self._need_live(trial)
+                return Act(actions=to_array(values), observe=self._observe(look)), clipped
+            case Move(observe=look, trial=trial):
+                validate.move(request)
+                self._need_live(trial)
+                call = Drive(
+                    position_m=request.position_m, quat_xyzw=request.quat_xyzw,
+                    gripper=request.gripper, steps=request.steps, observe=self._observe(look),
+                )  # fmt: skip
+                return call, 0
+            case Call(name=name, args=args, observe=look, trial=trial):
+                op = self.spec.extra(name)
+                assert op is not None
+                validate.extra(request, op)
+                self._need_live(trial)
+                if op.is_answer:
+                    return None, 0
+                return Extra(name=name, args=args, observe=self._observe(look)), 0
+            case Finish(trial=trial):
+                self._need_live(trial)
+                return None, 0
+            case Reset():
+                phase = self._walk.phases.current
+                assert phase is not None
+                validate.reset(request, self.spec, takes_scene=phase.reset == "new")
+                if phase.reset in ("same", "forfeit"):
+                    self._need_live(None)
+                is_last = self._walk.phases.trial == phase.trials - 1
+                if phase.reset == "next" and is_last and not self._walk.phases.live:
+                    raise Refusal("trial_over", "all trials of this phase are over")
+                return (Again() if phase.reset == "same" else None), 0
+        return None, 0
+
+    def _observe(self, look: ObserveSpec | None) -> ObserveSpec | None:
+        return None if look is None else validate.observe(look, self.spec)
+
+    def _need_live(self, trial: int | None) -> None:
+        phases = self._walk.phases
+        if trial is not None and trial != phases.trial:
+            live = f"the live trial is {phases.trial}" if phases.live else "none is live"
+            raise Refusal("stale_trial", f"trial {trial} is closed; {live}")
+        if not phases.live:
+            how = f"trial {phases.trial} ended: {phases.ended}" if phases.ended else "no live trial"
+            next_step = "; call reset()" if "reset" in phases.allowed() else ""
+            raise Refusal("trial_over", how + next_step)
+
+    def _look(self, call: Look) -> msgspec.Raw:
+        try:
+            done = self._link.call(call)
+        except WorkerFailed as failure:
+            self._course.simulator_lost(failure.kind, failure.detail)
+            raise Refusal(
+                "sim_error", f"the simulator failed ({failure.kind}) while observing"
+            ) from None
+        assert done.observation is not None
+        return done.observation
+
+    def _without_simulator(self, request: AnyRequest, cost: int) -> StepReply:
+        """Requests that act on the session: finish, answers, forfeits, new scenes, phase ends."""
+        self._course.confirm(request.request_id, Done(executed=cost, counters=self._walk.counters))
+        match request:
+            case Finish():
+                self._course.close_trial("finished")
+                self._course.proceed()
+            case EndDevelopment():
+                if self._walk.phases.live:
+                    self._course.close_trial("phase_closed", measure=False)
+                self._course.advance_phase("end_development")
+                self._course.open_next()
+            case Call(args=args):
+                trial = self._walk.phases.trial
+                self._course.append("answer", {"trial": trial, "answer": args})
+                self._course.close_trial("submitted")
+                self._course.proceed()
+            case Reset(task=task, seed=seed):
+                if self._walk.phases.live:
+                    self._course.close_trial("forfeited", measure=False)
+                phase = self._walk.phases.current
+                opens = phase is not None and phase.reset in ("new", "next")
+                if opens and self._walk.phases.next_trial is not None:
+                    self._course.open_trial(task, seed)
+                else:
+                    self._course.proceed()
+        return StepReply(executed=0)
+
+    def _after(self, done: Done) -> None:
+        """Closes the trial when it ended, or when nothing is left to spend."""
+        phase = self._walk.phases.current
+        assert phase is not None
+        if done.ended is not None:
+            self._course.close_trial(done.ended)
+            self._course.proceed()
+        elif phase.close_at_budget and self._walk.meter.is_spent:
+            horizon = self._walk.meter.trial_steps_left == 0 and self._walk.meter.steps_left != 0
+            self._course.close_trial("horizon" if horizon else "budget")
+            self._course.proceed(spent=not horizon)
+
+    # ------------------------------------------------------------------------------- clock and end
+
+    def tick(self) -> None:
+        """Called twice a second: ends a phase whose wall time is over, notices a dead simulator."""
+        with self._lock, self._course.guard():
+            if not self.is_closing:
+                self._course.expire()
+                self._course.notice_death()
+
+    def seal(self, reason: str) -> None:
+        """Ends the session from outside; a second call changes nothing."""
+        with self._lock, self._course.guard():
+            if not self.is_closing:
+                self._course.end(reason, "finished")
+
+    def advance(self, to: str) -> str:
+        """Moves on to a named later phase (control socket); repeated calls change nothing.
+
+        Raises:
+            BadRequest: No such phase.
+        """
+        with self._lock, self._course.guard():
+            names = [phase.name for phase in self.spec.phases] + [FINISHED]
+            if to not in names:
+                raise BadRequest(f"phase {to!r} is unknown; known: {', '.join(names)}")
+            while names.index(self._walk.phases.name) < names.index(to):
+                if self._walk.phases.live:
+                    self._course.close_trial("phase_closed")
+                self._course.advance_phase("control")
+            self._course.open_next()
+        return self._walk.phases.name
+
+    def checkpoint(self) -> None:
+        """Signs the totals so far, for a partial export."""
+        with self._lock, self._course.guard():
+            if not self.is_closing and self._walk.pending is None:
+                self._course.checkpoint()
+
+    def lease(self, state: str) -> None:
+        """Records a client coming or going, with the connections refused since the last record."""
+        with self._lock, self._course.guard():
+            if not self.is_closing:
+                self._course.append("lease", {"state": state, "refused": self._refused})
+                self._refused = 0
+
+    def count_refused(self) -> None:
+        """A second client was turned away."""
+        self._refused += 1
+
+    # ------------------------------------------------------------------------------------- replies
+
+    def _error(self, request_id: str, kind: ErrorKind, message: str) -> bytes:
+        return encode(
+            Error(request_id=request_id, kind=kind, message=message, status=self.status())
+        )
+
+    def close(self) -> None:
+        """Ends the simulator and releases the record."""
+        with self._lock:
+            self._course.close()

@@ -1,0 +1,262 @@
+"""Kills, hangs and full disks: no acknowledged charge is lost, and the session goes on."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from service_broker import declared
+
+from rle.service import client as c
+from rle.service.broker import control
+from rle.service.record import Expect, verify
+
+HERE = Path(__file__).parent
+STILL = np.zeros(2)
+START_S = 60.0
+
+
+class Broker:
+    """A broker process that can be killed and started again on the same session."""
+
+    def __init__(self, root: Path, kind: str, *options: str) -> None:
+        self.root, self.kind, self.options = root, kind, options
+        self.process: subprocess.Popen | None = None
+        self.state: dict = {}
+        self.start()
+
+    def start(self) -> None:
+        ready = self.root / "ready.json"
+        ready.unlink(missing_ok=True)
+        path = os.pathsep.join([str(HERE), *(p or os.getcwd() for p in sys.path)])
+        self.process = subprocess.Popen(
+            [sys.executable, str(HERE / "service_broker.py"), str(self.root), self.kind,
+             *self.options],
+            env={**os.environ, "PYTHONPATH": path},
+        )  # fmt: skip
+        end = time.monotonic() + START_S
+        while not ready.exists():
+            assert self.process.poll() is None, "the broker did not start"
+            assert time.monotonic() < end, "the broker did not come up"
+            time.sleep(0.01)
+        time.sleep(0.01)
+        self.state = json.loads(ready.read_text())
+
+    def connect(self) -> c.Client:
+        end = time.monotonic() + START_S
+        while True:
+            try:
+                return c.connect(self.state["address"], timeout_s=30.0)
+            except (c.ConnectionLostError, c.BusyError):
+                assert time.monotonic() < end, "no connection"
+                time.sleep(0.02)
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+    def worker_pids(self) -> list[int]:
+        children = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        return [int(p) for f in children for p in f.read_text().split()]
+
+    def report(self):
+        folder = Path(self.state["folder"])
+        return verify(folder / "ledger.jsonl", None, Expect(spec=declared(self.kind)))
+
+
+@pytest.fixture
+def start(tmp_path):
+    made: list[Broker] = []
+
+    def make(kind: str, *options: str) -> Broker:
+        made.append(Broker(tmp_path, kind, *options))
+        return made[-1]
+
+    yield make
+    for broker in made:
+        if broker.process.poll() is None:
+            broker.process.kill()
+            broker.process.wait()
+
+
+def hammer(broker: Broker, kills: int, rng: random.Random) -> None:
+    """Steps without pause while the broker is killed at random instants."""
+    acknowledged = 0
+    for _ in range(kills):
+        sim = broker.connect()
+        if not sim.fetch_status().live:
+            sim.reset()
+        acknowledged = max(acknowledged, sim.status.steps_used)
+        timer = threading.Timer(rng.uniform(0.0, 0.15), broker.kill)
+        timer.start()
+        try:
+            while True:
+                sim.step(np.tile(STILL, (rng.randint(1, 5), 1)))
+                acknowledged = sim.status.steps_used
+        except c.ConnectionLostError:
+            pass
+        timer.join()
+        broker.start()
+        sim = broker.connect()
+        used = sim.fetch_status().steps_used
+        assert acknowledged <= used <= acknowledged + 5, "an acknowledged charge was lost"
+        sim.close()
+
+
+def test_kill_nine_loses_no_acknowledged_charge(start):
+    broker = start("development")
+    hammer(broker, 4, random.Random(1))
+    assert broker.stop() == 0
+    report = broker.report()
+    assert report.ok, report.reason
+
+
+@pytest.mark.slow
+def test_two_hundred_kills(start):
+    broker = start("development")
+    hammer(broker, 200, random.Random(2))
+    assert broker.stop() == 0
+    report = broker.report()
+    assert report.ok, report.reason
+
+
+def test_a_half_written_record_is_dropped_at_the_next_start(start):
+    broker = start("development")
+    sim = broker.connect()
+    sim.reset()
+    sim.step(STILL)
+    broker.kill()
+    ledger = Path(broker.state["folder"]) / "ledger.jsonl"
+    with ledger.open("ab") as file:
+        file.write(b'{"i":99,"k":"seal","t":1')
+    broker.start()
+    sim = broker.connect()
+    status = sim.fetch_status()
+    assert (status.steps_used, status.phase) == (2, "finished"), "a torn seal is completed"
+    report = broker.report()
+    assert report.ok and report.end_reason == "recovered"
+
+
+def test_the_trial_of_a_killed_broker_starts_again_once(start):
+    broker = start("attempt")
+    sim = broker.connect()
+    sim.call("nudge")
+    broker.kill()
+    broker.start()
+    sim = broker.connect()
+    assert sim.fetch_status().live and sim.status.steps_used == 1
+    sim.finish()
+    assert broker.stop() == 0
+    report = broker.report()
+    assert report.ok and report.trials[0].evidence["nudges"] == 1
+    assert report.trials[0].sim_errors == 1
+
+
+@pytest.mark.parametrize("how", ["exit", "kill", "raise"])
+def test_a_dying_worker_costs_its_scene_alone(start, how):
+    broker = start("attempt")
+    sim = broker.connect()
+    sim.step(STILL)
+    kind = {"exit": "exit", "kill": "signal", "raise": "exception"}[how]
+    with pytest.raises(c.SimError, match=kind):
+        sim.call("fault", how=how)
+    sim.step(STILL)
+    assert sim.status.steps_used == 3
+    sim.finish()
+    assert broker.report().ok
+
+
+def test_a_hanging_worker_is_ended_at_its_deadline(start):
+    broker = start("attempt", "scale=0.1")
+    sim = broker.connect()
+    with pytest.raises(c.SimError, match="timeout"):
+        sim.call("fault", how="hang")
+    assert sim.status.live
+
+
+def test_a_worker_that_dies_while_idle_is_noticed(start):
+    broker = start("attempt")
+    sim = broker.connect()
+    sim.step(STILL)
+    for pid in broker.worker_pids():
+        os.kill(pid, signal.SIGKILL)
+    end = time.monotonic() + START_S
+    while sim.fetch_status().live and not _sim_errors(broker):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    assert sim.fetch_status().live, "the trial starts again"
+    sim.step(STILL)
+
+
+def _sim_errors(broker: Broker) -> int:
+    text = (Path(broker.state["folder"]) / "ledger.jsonl").read_text()
+    return text.count('"k":"sim_error"')
+
+
+def test_a_full_disk_closes_the_session_without_losing_a_charge(start):
+    broker = start("development", "fsize=300000")
+    sim = broker.connect()
+    sim.reset()
+    acknowledged = 0
+    with pytest.raises((c.LedgerFullError, c.ConnectionLostError)):
+        while True:
+            sim.step(STILL)
+            acknowledged = sim.status.steps_used
+    assert broker.process.wait(30) == 4
+    lines = (Path(broker.state["folder"]) / "ledger.jsonl").read_bytes().split(b"\n")[:-1]
+    charged = sum(json.loads(x)["p"]["cost"] for x in lines if json.loads(x)["k"] == "charge")
+    assert charged >= acknowledged > 100
+
+
+def test_the_broker_holds_no_simulator_and_serves_one_client(start):
+    broker = start("attempt")
+    assert broker.state["simulators"] == []
+    first = broker.connect()
+    first.step(STILL)
+    for _ in range(3):
+        with pytest.raises(c.BusyError, match="another client"):
+            c.connect(broker.state["address"])
+    first.step(STILL)
+    first.close()
+    second = broker.connect()
+    assert second.fetch_status().steps_used == 2
+    second.finish()
+    assert broker.report().refused_clients == 3
+
+
+def test_tcp_wants_the_token(start, monkeypatch, tmp_path):
+    broker = start("attempt", "tcp")
+    wrong = tmp_path / "wrong"
+    wrong.write_text("0" * 64)
+    monkeypatch.setenv("RLE_TOKEN_FILE", str(wrong))
+    with pytest.raises(c.UnauthorisedError):
+        c.connect(broker.state["address"])
+    monkeypatch.setenv("RLE_TOKEN_FILE", broker.state["token"])
+    assert broker.connect().fetch_status().live
+    assert Path(broker.state["token"]).stat().st_mode & 0o777 == 0o600
+
+
+def test_control_seals_under_a_live_client(start):
+    broker = start("attempt")
+    sim = broker.connect()
+    sim.step(STILL)
+    path = broker.root / "f03-tower" / "control.sock"
+    assert control(path, "seal", reason="collected")["sealed"]
+    assert control(path, "seal", reason="again")["sealed"]
+    report = broker.report()
+    assert report.ok and report.end_reason == "collected"
+    assert report.trials[0].ended == "finished"
+    assert not control(path, "rewind")["ok"]
+    with pytest.raises(c.ConnectionLostError):
+        sim.step(STILL)
