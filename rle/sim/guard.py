@@ -31,7 +31,7 @@ def _keep(text: str) -> None:
 
 def take_warnings() -> list[str]:
     """Returns and forgets the texts that MuJoCo reported in this thread, oldest first."""
-    texts = list(getattr(_local, "texts", ()))
+    texts: list[str] = list(getattr(_local, "texts", ()))
     if texts:
         _local.texts.clear()
     return texts
