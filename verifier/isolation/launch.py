@@ -32,10 +32,12 @@ FIXED_ENV = {
     "ORT_DISABLE_TELEMETRY": "1",
 }
 """The whole environment of a worker."""
-START_CAP_S = 120.0
+START_CAP_S = 300.0
 """Longest time from the start of the process to its HELLO: imports on a loaded machine."""
 CLOSE_GRACE_S = 1.0
 """Time between CLOSE and SIGKILL."""
+STATUS_GRACE_S = 10.0
+"""Time that a worker has to end after it closed its channel, until it is killed."""
 HELLO_LIMIT = 8192
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -279,7 +281,7 @@ class Sandboxed:
     def _status(self) -> int:
         """Exit status of a worker that closed its channel; one that lingers is killed."""
         try:
-            return self.process.wait(CLOSE_GRACE_S)
+            return self.process.wait(STATUS_GRACE_S)
         except subprocess.TimeoutExpired:
             self.kill()
             return 0
