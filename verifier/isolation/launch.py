@@ -203,9 +203,10 @@ class Sandboxed:
             _, payload = self.channel.receive(0, {wire.HELLO: HELLO_LIMIT}, deadline_s)
         except (ChannelClosed, ChannelTimeout, ProtocolFault) as error:
             self.kill()
+            self.close()
             raise InfrastructureError(
                 f"a {self.spec.profile} worker did not start ({type(error).__name__}); "
-                f"it said: {self.log_text()[-600:] or 'nothing'}",
+                f"it said: {self.channel.log.text()[-600:] or 'nothing'}",
                 code="worker.start",
             ) from error
         hello = wire.decode_fields(payload)
@@ -213,7 +214,7 @@ class Sandboxed:
         try:
             self.spec.plan.require(self.layers, hello["failed"])
         except InfrastructureError:
-            self.kill()
+            self.close()
             raise
         self._cpu_before_s = self._process_cpu_s()
         if self.profile.freeze:
@@ -294,10 +295,11 @@ class Sandboxed:
     def kill(self) -> None:
         """SIGKILL to the process and its group, now."""
         self.killed = True
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
-        self.process.kill()
-        self.process.wait()
+        if self.process.poll() is None:  # a reaped id may belong to somebody else by now
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self.process.kill()
+            self.process.wait()
 
     def close(self) -> None:
         """CLOSE, a second of grace, then SIGKILL; nothing of the worker is left afterwards."""
