@@ -17,6 +17,7 @@ LOOK_M = np.array((0.35, 0.43, 0.42))  # head position from which nest and side 
 SIDE_M = np.array((0.25, 0.46))  # where chains fall apart, on the belt, 14 cm from the nest
 WALL_M = 0.030  # from the head's axis to a wall
 PRESS_N = 2.5  # change of the axial force that means contact on the way down
+MAX_MISSES = 6  # failed grabs on the belt after which the bin goes on
 N_PICTURES = 4  # overhead pictures that are averaged
 TILT = 0.6  # tangent of the tool's lean when a chain is let fall again
 
@@ -45,7 +46,8 @@ class Picker:
         belt_high = np.array((0.66, s["belt_hi"][1])) - margin
         self._belt_map = HeightMap(belt_low, belt_high, self._belt_z, self._belt_z + 0.13)
         self._failed = []
-        self._free_n = 0.0
+        self._free_n = 0.0  # axial force of the empty upright tool
+        self._released_t = -1.0
         self._plan = self._work()
         self._started = False
 
@@ -95,8 +97,11 @@ class Picker:
     # ----------------------------------------------------------------------------- behaviour
 
     def _work(self):
-        for _ in range(3):  # three overhead pictures from the home posture
-            yield from self._wait(2, self._off)
+        empty_n = []
+        for _ in range(6):  # three overhead pictures and the tool's weight, from the home posture
+            yield from self._wait(1, self._off)
+            empty_n.append(self._axial_n())
+        self._free_n = float(np.mean(empty_n))
         while True:
             spot = self._bin_spot()
             if spot is None:
@@ -111,49 +116,30 @@ class Picker:
                 continue
             yield from self._deliver(n)
 
-    def _deliver(self, n, tries=0):
+    def _deliver(self, n):
         """Brings what is held to the nest, or lets a chain fall apart, until the belt is free again."""
-        while True:
+        falls = misses = 0
+        while misses < MAX_MISSES:
             if n == 1:
                 yield from self._place(self._nest)
-            else:
-                yield from self._let_fall(tries)
-                tries += 1
+            elif n > 1:
+                yield from self._let_fall(falls)
+                falls += 1
             yield from self._look()
-            for in_zone in (True, False):
-                spot = self._belt_spot(in_zone)
-                if spot is not None:
-                    break
+            spot, is_in_nest = self._belt_spot(True), True
+            if spot is None:
+                spot, is_in_nest = self._belt_spot(False), False
             if spot is None:
                 return
             n = yield from self._grab(spot, 0.30)
             if n == 0:
                 self._failed.append((self._obs["t"], spot[:2], 1.0))
-                tries += 1
-                if tries > 12:
-                    return
-                yield from self._look()
-                spot = self._belt_spot(True)
-                if spot is None:
-                    spot = self._belt_spot(False)
-                if spot is None:
-                    return
-                n = yield from self._grab(spot, 0.30)
-                if n == 0:
-                    return
-            if in_zone and n == 1 and self._belt_busy(spot):
-                yield from self._place(SIDE_M)
-                yield from self._look()
-                spot = self._belt_spot(True)
-                if spot is None:
-                    spot = self._belt_spot(False)
-                if spot is None:
-                    return
-                n = yield from self._grab(spot, 0.30)
-                if n == 0:
-                    return
+                misses += 1
+            elif n == 1 and is_in_nest and self._is_nest_shared(spot):
+                yield from self._place(SIDE_M)  # one of two: the other one is cleared meanwhile
+                n = 0
 
-    def _belt_busy(self, taken):
+    def _is_nest_shared(self, taken):
         """True if the nest's last picture shows more than the part that was just taken."""
         xs, ys = self._belt_map.cells_xy()
         x, y = np.meshgrid(xs, ys, indexing="ij")
@@ -173,8 +159,6 @@ class Picker:
             if self._obs["frame"] and self._obs["t"] >= ready:
                 pose = self._obs["wrist_T_world_cam"]
                 self._belt_map.add(self._obs["wrist_depth"], self._wrist_matrix, pose)
-
-    _released_t = -1.0
 
     def _grab(self, spot, lift_z):
         """Touches a spot with the magnet on, lifts, weighs. Returns the number of parts held."""
@@ -196,7 +180,7 @@ class Picker:
         for _ in range(4):
             yield self._command(up, self._on)
             held_n.append(self._axial_n())
-        n = round(abs(np.mean(held_n) - self._free_weight()) / self._weight_n)
+        n = round(abs(np.mean(held_n) - self._free_n) / self._weight_n)
         if n == 0:
             yield self._command(up, self._off)
         return n
@@ -204,10 +188,6 @@ class Picker:
     def _axial_n(self):
         """Force along the tool, N."""
         return self._obs["ft"][2]
-
-    def _free_weight(self):
-        """Axial force of the empty upright tool, N; learned at the start."""
-        return self._free_n
 
     def _place(self, xy):
         """Sets one part down: fast to 9 cm above the belt, then slowly until it touches."""
@@ -251,8 +231,6 @@ class Picker:
     def _wait(self, ticks, magnet):
         for _ in range(ticks):
             yield self._command(self._glide.position_m, magnet)
-        if magnet == self._off and self._free_n == 0.0:
-            self._free_n = self._axial_n()
 
     def _move(self, goal, magnet):
         while True:
