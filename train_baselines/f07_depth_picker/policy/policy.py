@@ -7,16 +7,18 @@ brought to the nest one by one. After each part the wrist camera looks whether t
 
 import math
 
+import cv2
 import numpy as np
 from arm import Arm, Glide
-from vision import HeightMap, best_spot
+from vision import CELL_M, HeightMap, best_spot
 
 TOUCH_M_S, TRAVEL_M_S, LIFT_M_S = 0.10, 1.2, 0.8
 CARRY_Z_M = 0.46  # head height for carrying out of the bin
 LOOK_M = np.array((0.35, 0.43, 0.42))  # head position from which nest and side are both in view
 SIDE_M = np.array((0.25, 0.46))  # where chains fall apart, on the belt, 14 cm from the nest
-WALL_M = 0.030  # from the head's axis to a wall
+WALL_M = 0.023  # from the head's axis to a wall
 PRESS_N = 2.5  # change of the axial force that means contact on the way down
+MAX_FALLS = 3  # falls of a chain onto the belt, after which it goes back into the bin
 MAX_MISSES = 6  # failed grabs on the belt after which the bin goes on
 N_PICTURES = 4  # overhead pictures that are averaged
 TILT = 0.6  # tangent of the tool's lean when a chain is let fall again
@@ -110,11 +112,15 @@ class Picker:
             n = yield from self._grab(spot, CARRY_Z_M)
             if n == 0:
                 self._failed.append((self._obs["t"], spot[:2], 1.0))
-                over = np.array((0.40, 0.05, CARRY_Z_M))  # out of the overhead camera's way
-                yield from self._travel(over, self._off)
-                yield from self._wait(2, self._off)
+                yield from self._step_aside()
                 continue
             yield from self._deliver(n)
+
+    def _step_aside(self):
+        """Out of the overhead camera's way, for new pictures of a bin that has changed."""
+        yield from self._travel(np.array((0.40, 0.05, CARRY_Z_M)), self._off)
+        self._bin_map.clear()
+        yield from self._wait(4, self._off)
 
     def _deliver(self, n):
         """Brings what is held to the nest, or lets a chain fall apart, until the belt is free again."""
@@ -122,8 +128,12 @@ class Picker:
         while misses < MAX_MISSES:
             if n == 1:
                 yield from self._place(self._nest)
+            elif n > 1 and falls == MAX_FALLS:
+                yield from self._let_fall(self._emptiest(), 1)  # among the others, from high up
+                yield from self._step_aside()
+                return
             elif n > 1:
-                yield from self._let_fall(falls)
+                yield from self._let_fall((*SIDE_M, self._belt_z + 0.20 + 0.05 * falls), falls)
                 falls += 1
             yield from self._look()
             spot, is_in_nest = self._belt_spot(True), True
@@ -209,9 +219,18 @@ class Picker:
             yield self._command(here, self._off)
         self._released_t = self._obs["t"]
 
-    def _let_fall(self, tries):
-        """Lets a chain fall on the belt beside the nest; tilted when it has stayed one before."""
-        goal = np.array((*SIDE_M, self._belt_z + 0.20 + 0.05 * min(tries, 2)))
+    def _emptiest(self):
+        """Head position over the lowest part of the heap, at carrying height."""
+        heights = cv2.blur(self._bin_map.heights_m().astype(np.float32), (25, 25))
+        edge = round(0.07 / CELL_M)
+        inner = heights[edge:-edge, edge:-edge]
+        i, j = np.unravel_index(np.argmin(inner), inner.shape)
+        xs, ys = self._bin_map.cells_xy()
+        return np.array((xs[edge + i], ys[edge + j], CARRY_Z_M - 0.02))
+
+    def _let_fall(self, goal, tries):
+        """Lets a chain fall, so that it comes apart; tilted when it has stayed one before."""
+        goal = np.array(goal)
         yield from self._travel(goal, self._on, 0.16)
         if tries:
             lean = np.array((TILT if tries % 2 else -TILT, 0.0))  # along the belt, never across
