@@ -298,7 +298,6 @@ TASKS = (
             "assets/robots/panda/**",
             "train_baselines/f07_scripted_alt/**",
         ),
-        hidden_tokens=("best_spot", "_is_nest_shared", "_let_fall"),
         draw_key="bin-clearing",
         floor=0.03,
         bar=0.75,
