@@ -194,8 +194,9 @@ class Episode:
         mujoco.mj_step(self.cell.model, self.data)
         contacts = read_contacts(self.data)
         self._judge(contacts)
-        if self.is_on or self._magnet.held:
-            self._note_changes(self._magnet.step(self.data, contacts, self.is_on))
+        changes = self._magnet.step(self.data, contacts, self.is_on)
+        if changes:
+            self._note_changes(changes)
 
     # -------------------------------------------------------------------------------- rules
 

@@ -292,11 +292,12 @@ TASKS = (
         profiles=("python",),
         n_trials=N_HIDDEN,
         agent_files=(
+            "rle/**",
+            "families/__init__.py",
             "families/f07_bin/**",
             "assets/robots/panda/**",
             "train_baselines/f07_scripted_alt/**",
         ),
-        hidden_tokens=("f07_privileged", "f07_depth_picker"),
         draw_key="bin-clearing",
         floor=0.03,
         bar=0.75,

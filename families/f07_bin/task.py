@@ -161,7 +161,8 @@ class EpisodeTrial:
     def _observe(self) -> dict[str, np.ndarray]:
         obs = self._episode.observe()
         self._pictures |= {k: np.nan_to_num(v) for k, v in obs.items() if k in spec.CHANNELS}
-        return {a.name: np.asarray(obs[a.name], a.dtype) for a in STATE} | self._pictures
+        state = {a.name: np.asarray(obs[a.name], a.dtype) for a in STATE}
+        return state | {name: picture.copy() for name, picture in self._pictures.items()}
 
     def _claims(self) -> dict[str, bool]:
         e = self._episode

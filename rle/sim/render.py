@@ -56,6 +56,10 @@ class Frames:
         flags[mujoco.mjtRndFlag.mjRND_SHADOW] = shadows
         flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = shadows
         _open.append(self)
+        # MuJoCo registers the end of its EGL display at the first renderer; what is registered later runs
+        # before it, and contexts must be freed before.
+        atexit.unregister(_close_all)
+        atexit.register(_close_all)
 
     def rgb(
         self,
@@ -115,7 +119,6 @@ class Frames:
         self.close()
 
 
-@atexit.register
 def _close_all() -> None:
     # Left to the interpreter's exit, MuJoCo 3.9.0's destructor prints an EGLError.
     while _open:

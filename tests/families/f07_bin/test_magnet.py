@@ -96,6 +96,17 @@ def test_slipped_part_is_locked_for_a_quarter_second(steps, held):
     assert e.held == held
 
 
+def test_the_lock_runs_out_while_the_magnet_is_off():
+    e = episode()
+    grab(e)
+    pull(e, 170.0)
+    assert e.n_slips == 1
+    e.data.xfrc_applied[:] = 0.0
+    for _ in range(6):  # 0.3 s
+        e.step(OFF)
+    grab(e)
+
+
 def test_two_parts_in_one_grab_and_off_releases_both():
     e = episode(2)
     under_head(e, 0.0005, 0, offset_m=(0.0365, 0.0))

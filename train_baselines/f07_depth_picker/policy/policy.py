@@ -7,16 +7,19 @@ brought to the nest one by one. After each part the wrist camera looks whether t
 
 import math
 
+import cv2
 import numpy as np
 from arm import Arm, Glide
-from vision import HeightMap, best_spot
+from vision import CELL_M, HeightMap, best_spot
 
 TOUCH_M_S, TRAVEL_M_S, LIFT_M_S = 0.10, 1.2, 0.8
 CARRY_Z_M = 0.46  # head height for carrying out of the bin
 LOOK_M = np.array((0.35, 0.43, 0.42))  # head position from which nest and side are both in view
 SIDE_M = np.array((0.25, 0.46))  # where chains fall apart, on the belt, 14 cm from the nest
-WALL_M = 0.030  # from the head's axis to a wall
+WALL_M = 0.023  # from the head's axis to a wall
 PRESS_N = 2.5  # change of the axial force that means contact on the way down
+MAX_FALLS = 3  # falls of a chain onto the belt, after which it goes back into the bin
+MAX_MISSES = 6  # failed grabs on the belt after which the bin goes on
 N_PICTURES = 4  # overhead pictures that are averaged
 TILT = 0.6  # tangent of the tool's lean when a chain is let fall again
 
@@ -45,7 +48,8 @@ class Picker:
         belt_high = np.array((0.66, s["belt_hi"][1])) - margin
         self._belt_map = HeightMap(belt_low, belt_high, self._belt_z, self._belt_z + 0.13)
         self._failed = []
-        self._free_n = 0.0
+        self._free_n = 0.0  # axial force of the empty upright tool
+        self._released_t = -1.0
         self._plan = self._work()
         self._started = False
 
@@ -95,8 +99,11 @@ class Picker:
     # ----------------------------------------------------------------------------- behaviour
 
     def _work(self):
-        for _ in range(3):  # three overhead pictures from the home posture
-            yield from self._wait(2, self._off)
+        empty_n = []
+        for _ in range(6):  # three overhead pictures and the tool's weight, from the home posture
+            yield from self._wait(1, self._off)
+            empty_n.append(self._axial_n())
+        self._free_n = float(np.mean(empty_n))
         while True:
             spot = self._bin_spot()
             if spot is None:
@@ -105,55 +112,44 @@ class Picker:
             n = yield from self._grab(spot, CARRY_Z_M)
             if n == 0:
                 self._failed.append((self._obs["t"], spot[:2], 1.0))
-                over = np.array((0.40, 0.05, CARRY_Z_M))  # out of the overhead camera's way
-                yield from self._travel(over, self._off)
-                yield from self._wait(2, self._off)
+                yield from self._step_aside()
                 continue
             yield from self._deliver(n)
 
-    def _deliver(self, n, tries=0):
+    def _step_aside(self):
+        """Out of the overhead camera's way, for new pictures of a bin that has changed."""
+        yield from self._travel(np.array((0.40, 0.05, CARRY_Z_M)), self._off)
+        self._bin_map.clear()
+        yield from self._wait(4, self._off)
+
+    def _deliver(self, n):
         """Brings what is held to the nest, or lets a chain fall apart, until the belt is free again."""
-        while True:
+        falls = misses = 0
+        while misses < MAX_MISSES:
             if n == 1:
                 yield from self._place(self._nest)
-            else:
-                yield from self._let_fall(tries)
-                tries += 1
+            elif n > 1 and falls == MAX_FALLS:
+                yield from self._let_fall(self._emptiest(), 1)  # among the others, from high up
+                yield from self._step_aside()
+                return
+            elif n > 1:
+                yield from self._let_fall((*SIDE_M, self._belt_z + 0.20 + 0.05 * falls), falls)
+                falls += 1
             yield from self._look()
-            for in_zone in (True, False):
-                spot = self._belt_spot(in_zone)
-                if spot is not None:
-                    break
+            spot, is_in_nest = self._belt_spot(True), True
+            if spot is None:
+                spot, is_in_nest = self._belt_spot(False), False
             if spot is None:
                 return
             n = yield from self._grab(spot, 0.30)
             if n == 0:
                 self._failed.append((self._obs["t"], spot[:2], 1.0))
-                tries += 1
-                if tries > 12:
-                    return
-                yield from self._look()
-                spot = self._belt_spot(True)
-                if spot is None:
-                    spot = self._belt_spot(False)
-                if spot is None:
-                    return
-                n = yield from self._grab(spot, 0.30)
-                if n == 0:
-                    return
-            if in_zone and n == 1 and self._belt_busy(spot):
-                yield from self._place(SIDE_M)
-                yield from self._look()
-                spot = self._belt_spot(True)
-                if spot is None:
-                    spot = self._belt_spot(False)
-                if spot is None:
-                    return
-                n = yield from self._grab(spot, 0.30)
-                if n == 0:
-                    return
+                misses += 1
+            elif n == 1 and is_in_nest and self._is_nest_shared(spot):
+                yield from self._place(SIDE_M)  # one of two: the other one is cleared meanwhile
+                n = 0
 
-    def _belt_busy(self, taken):
+    def _is_nest_shared(self, taken):
         """True if the nest's last picture shows more than the part that was just taken."""
         xs, ys = self._belt_map.cells_xy()
         x, y = np.meshgrid(xs, ys, indexing="ij")
@@ -173,8 +169,6 @@ class Picker:
             if self._obs["frame"] and self._obs["t"] >= ready:
                 pose = self._obs["wrist_T_world_cam"]
                 self._belt_map.add(self._obs["wrist_depth"], self._wrist_matrix, pose)
-
-    _released_t = -1.0
 
     def _grab(self, spot, lift_z):
         """Touches a spot with the magnet on, lifts, weighs. Returns the number of parts held."""
@@ -196,7 +190,7 @@ class Picker:
         for _ in range(4):
             yield self._command(up, self._on)
             held_n.append(self._axial_n())
-        n = round(abs(np.mean(held_n) - self._free_weight()) / self._weight_n)
+        n = round(abs(np.mean(held_n) - self._free_n) / self._weight_n)
         if n == 0:
             yield self._command(up, self._off)
         return n
@@ -204,10 +198,6 @@ class Picker:
     def _axial_n(self):
         """Force along the tool, N."""
         return self._obs["ft"][2]
-
-    def _free_weight(self):
-        """Axial force of the empty upright tool, N; learned at the start."""
-        return self._free_n
 
     def _place(self, xy):
         """Sets one part down: fast to 9 cm above the belt, then slowly until it touches."""
@@ -229,9 +219,18 @@ class Picker:
             yield self._command(here, self._off)
         self._released_t = self._obs["t"]
 
-    def _let_fall(self, tries):
-        """Lets a chain fall on the belt beside the nest; tilted when it has stayed one before."""
-        goal = np.array((*SIDE_M, self._belt_z + 0.20 + 0.05 * min(tries, 2)))
+    def _emptiest(self):
+        """Head position over the lowest part of the heap, at carrying height."""
+        heights = cv2.blur(self._bin_map.heights_m().astype(np.float32), (25, 25))
+        edge = round(0.07 / CELL_M)
+        inner = heights[edge:-edge, edge:-edge]
+        i, j = np.unravel_index(np.argmin(inner), inner.shape)
+        xs, ys = self._bin_map.cells_xy()
+        return np.array((xs[edge + i], ys[edge + j], CARRY_Z_M - 0.02))
+
+    def _let_fall(self, goal, tries):
+        """Lets a chain fall, so that it comes apart; tilted when it has stayed one before."""
+        goal = np.array(goal)
         yield from self._travel(goal, self._on, 0.16)
         if tries:
             lean = np.array((TILT if tries % 2 else -TILT, 0.0))  # along the belt, never across
@@ -251,8 +250,6 @@ class Picker:
     def _wait(self, ticks, magnet):
         for _ in range(ticks):
             yield self._command(self._glide.position_m, magnet)
-        if magnet == self._off and self._free_n == 0.0:
-            self._free_n = self._axial_n()
 
     def _move(self, goal, magnet):
         while True:
