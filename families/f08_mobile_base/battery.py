@@ -4,6 +4,7 @@ A program is drawn from one stream; the same stream gives the same draw for ever
 linear between the listed times, arm moves follow a cosine.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -289,6 +290,7 @@ class Trace:
         gravity = self.robot.terrain.rotation.T @ self.robot.terrain.gravity
         return stability.static_margin(self.centre_m[step], gravity, points)
 
+    @functools.cached_property
     def force_angle(self) -> np.ndarray:
         """FASM at every step: median over `SUPPORT_WINDOW_S` of the margin over the hull of the
         contacts of that window. Shape (T,), N m rad."""

@@ -59,7 +59,7 @@ def measure_dynamic(trace: battery.Trace) -> dict[str, float]:
 
     `fasm_min` is the smallest rolling median over 0.2 s after the first 0.5 s, and `fasm_at_s` its time.
     """
-    margins = stability.rolling_median(trace.force_angle(), battery.steps(spec.ROLLING_WINDOW_S))
+    margins = stability.rolling_median(trace.force_angle, battery.steps(spec.ROLLING_WINDOW_S))
     start = battery.steps(spec.MARGIN_START_S)
     events = trace.lift_offs()
     worst = start + int(np.argmin(margins[start:])) if trace.n_steps > start else 0
