@@ -4,6 +4,7 @@ A program is drawn from one stream; the same stream gives the same draw for ever
 linear between the listed times, arm moves follow a cosine.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -282,26 +283,26 @@ class Trace:
     def time_s(self) -> np.ndarray:
         return np.arange(self.n_steps) * spec.TIMESTEP_S
 
-    def static_margin_m(self, step: int) -> float:
-        """SSM at a step, over the loaded contacts of the last `SUPPORT_WINDOW_S`."""
-        first = max(0, step + 1 - steps(spec.SUPPORT_WINDOW_S))
-        points = np.concatenate(self.support_m[first : step + 1])
-        gravity = self.robot.terrain.rotation.T @ self.robot.terrain.gravity
-        return stability.static_margin(self.centre_m[step], gravity, points)
+    def support(self, step: int) -> np.ndarray:
+        """Loaded contacts of the last `SUPPORT_WINDOW_S`, shape (n, 3)."""
+        first = max(-1, step - steps(spec.SUPPORT_WINDOW_S))
+        return np.concatenate(
+            self.support_m[step : first if first >= 0 else None : -spec.SUPPORT_STRIDE]
+        )
 
+    def static_margin_m(self, step: int) -> float:
+        """SSM at a step."""
+        gravity = self.robot.terrain.rotation.T @ self.robot.terrain.gravity
+        return stability.static_margin(self.centre_m[step], gravity, self.support(step))
+
+    @functools.cached_property
     def force_angle(self) -> np.ndarray:
-        """FASM at every step: median over `SUPPORT_WINDOW_S` of the margin over the hull of the
-        contacts of that window. Shape (T,), N m rad."""
-        window = steps(spec.SUPPORT_WINDOW_S)
+        """FASM at every step: median over `SUPPORT_WINDOW_S`. Shape (T,), N m rad."""
         raw = [
-            stability.force_angle_margin(
-                self.centre_m[k],
-                self.net_n[k],
-                np.concatenate(self.support_m[max(0, k + 1 - window) : k + 1]),
-            )
+            stability.force_angle_margin(self.centre_m[k], self.net_n[k], self.support(k))
             for k in range(self.n_steps)
         ]
-        return stability.rolling_median(np.array(raw), window)
+        return stability.rolling_median(np.array(raw), steps(spec.SUPPORT_WINDOW_S))
 
     def lift_offs(self) -> list[tuple[float, float]]:
         """(start, length) in s of every lift-off; a wheel's load is its mean over the window."""

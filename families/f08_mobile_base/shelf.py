@@ -110,7 +110,7 @@ class Support:
 
     def margin(self, centre_m: np.ndarray, net_n: np.ndarray) -> float:
         """Median force-angle margin over the steps at which it was asked for."""
-        points = np.concatenate(list(self._points))
+        points = np.concatenate(list(self._points)[:: -spec.SUPPORT_STRIDE])
         self._margins.append(stability.force_angle_margin(centre_m, net_n, points))
         return float(np.median(self._margins))
 

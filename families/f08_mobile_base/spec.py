@@ -218,9 +218,9 @@ WHEEL_LOAD_N = 1.0
 MIN_LOADED_WHEELS = 3
 LIFT_OFF_S = 0.3
 """Fewer loaded wheels for longer than this is a lift-off. Source: published."""
-SUPPORT_WINDOW_S = 0.06
-"""Contacts of this long count for the support polygon; also the median window of the force-angle
-margin. Source: card."""
+SUPPORT_WINDOW_S, SUPPORT_STRIDE = 0.06, 3
+"""Contacts of this long span the support polygon, sampled at every third step; also the window of
+the medians and means of all stability measures. Source: card; stride ours, at most 64 points."""
 ROLLING_WINDOW_S = 0.2
 """Window of the rolling median. Source: card."""
 MARGIN_START_S = 0.5

@@ -4,80 +4,91 @@ Frames: points and forces are in one right-handed frame whose z axis is the terr
 on level ground); support polygons live in its x-y plane. Lengths in m, forces in N, angles in rad.
 """
 
+import math
+
 import numpy as np
 
 from families.f08_mobile_base import spec
 
 _DIRECTIONS = np.array([[np.cos(a), np.sin(a)] for a in np.pi / 8 * np.arange(16)])
-_PREFILTER_FROM = 24
+_PREFILTER_FROM = 80
 """From this many points on, points inside the polygon of the extremes are dropped first."""
 
 
 def convex_hull(points_m: np.ndarray) -> np.ndarray:
-    """Convex hull of points in the plane by monotone chain.
+    """Convex hull by monotone chain, seen along z.
 
     Args:
-        points_m: Shape (n, 2).
+        points_m: Shape (n, 2), or (n, 3) to keep the height of every corner.
 
     Returns:
-        Corners counter-clockwise, shape (k, 2). Fewer than three where the points are collinear.
+        Corners counter-clockwise, shape (k, 2) or (k, 3). Fewer than three where the points are
+        collinear.
     """
-    points = np.asarray(points_m, dtype=float).reshape(-1, 2)
+    points = np.asarray(points_m, dtype=float)
+    return np.array(_hull(points)).reshape(-1, points.shape[1])
+
+
+def _hull(points: np.ndarray) -> list[tuple[float, ...]]:
     if len(points) >= _PREFILTER_FROM:
         points = _outer(points)
     ordered = sorted(set(map(tuple, points.tolist())))
     if len(ordered) < 3:
-        return np.array(ordered).reshape(-1, 2)
-    return np.array(_chain(ordered) + _chain(ordered[::-1]))
+        return ordered
+    return _chain(ordered) + _chain(ordered[::-1])
 
 
-def _chain(ordered: list[tuple[float, float]]) -> list[tuple[float, float]]:
+def _chain(ordered: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
     """Lower hull of points sorted by x (upper hull if reversed), without its last point."""
-    hull: list[tuple[float, float]] = []
-    for px, py in ordered:
+    hull: list[tuple[float, ...]] = []
+    for point in ordered:
+        px, py = point[0], point[1]
         while len(hull) > 1:
-            (ax, ay), (bx, by) = hull[-2], hull[-1]
-            if (bx - ax) * (py - ay) - (by - ay) * (px - ax) > 0.0:
+            a, b = hull[-2], hull[-1]
+            if (b[0] - a[0]) * (py - a[1]) - (b[1] - a[1]) * (px - a[0]) > 0.0:
                 break
             hull.pop()
-        hull.append((px, py))
+        hull.append(point)
     return hull[:-1]
 
 
 def _outer(points: np.ndarray) -> np.ndarray:
     """Points that are not strictly inside the polygon of the extremes in sixteen directions."""
-    extreme = points[(points @ _DIRECTIONS.T).argmax(axis=0)]
+    flat = points[:, :2]
+    extreme = flat[(flat @ _DIRECTIONS.T).argmax(axis=0)]
     edge = np.roll(extreme, -1, axis=0) - extreme
     edge = edge[(edge != 0.0).any(axis=1)]
     start = extreme[(np.roll(extreme, -1, axis=0) != extreme).any(axis=1)]
-    side = np.outer(points[:, 1], edge[:, 0]) - np.outer(points[:, 0], edge[:, 1])
+    side = np.outer(flat[:, 1], edge[:, 0]) - np.outer(flat[:, 0], edge[:, 1])
     side -= start[:, 1] * edge[:, 0] - start[:, 0] * edge[:, 1]
     return points[~(side > 1e-12).all(axis=1)] if len(edge) > 2 else points
 
 
-def signed_distance(point_m: np.ndarray, corners_m: np.ndarray) -> float:
-    """Distance of a point to the border of a convex polygon, positive inside.
+def signed_distance(point_m: np.ndarray, corners_m: np.ndarray) -> np.ndarray:
+    """Distance of points to the border of a convex polygon, positive inside.
 
     Args:
-        point_m: Shape (2,).
+        point_m: Shape (..., 2).
         corners_m: Counter-clockwise, shape (k, 2).
 
     Returns:
-        min over edges of the inward distance if inside, else minus the distance to the polygon. With
-        fewer than three corners the polygon has no inside; without any, minus infinity.
+        Shape (...): the smallest inward distance to an edge if inside, else minus the distance to the
+        polygon. With fewer than three corners it has no inside; without any, minus infinity.
     """
+    point = np.asarray(point_m, dtype=float)
     if len(corners_m) == 0:
-        return -np.inf
-    start = corners_m
-    edge = np.roll(corners_m, -1, axis=0) - start
-    offset = point_m - start
-    length2 = np.maximum((edge**2).sum(axis=1), 1e-18)
-    along = np.clip((offset * edge).sum(axis=1) / length2, 0.0, 1.0)
-    nearest = float(np.sqrt(((offset - along[:, None] * edge) ** 2).sum(axis=1).min()))
+        return np.full(point.shape[:-1], -np.inf)
+    edge = np.roll(corners_m, -1, axis=0) - corners_m
+    offset = point[..., None, :] - corners_m
+    length2 = np.maximum((edge**2).sum(axis=-1), 1e-18)
+    along = np.clip((offset * edge).sum(axis=-1) / length2, 0.0, 1.0)
+    away = offset - along[..., None] * edge
+    nearest = np.sqrt((away**2).sum(axis=-1).min(axis=-1))
     if len(corners_m) < 3:
         return -nearest
-    inward = (edge[:, 0] * offset[:, 1] - edge[:, 1] * offset[:, 0]) / np.sqrt(length2)
-    return float(inward.min()) if inward.min() >= 0.0 else -nearest
+    cross = edge[:, 0] * offset[..., 1] - edge[:, 1] * offset[..., 0]
+    inward = (cross / np.sqrt(length2)).min(axis=-1)
+    return np.where(inward >= 0.0, inward, -nearest)
 
 
 def project_along_gravity(
@@ -100,7 +111,7 @@ def static_margin(centre_m: np.ndarray, gravity: np.ndarray, contacts_m: np.ndar
         return -np.inf
     ground_z = float(contacts_m[:, 2].mean())
     point = project_along_gravity(centre_m, gravity, ground_z)
-    return signed_distance(point, convex_hull(contacts_m[:, :2]))
+    return float(signed_distance(point, convex_hull(contacts_m[:, :2])))
 
 
 def force_angle_margin(centre_m: np.ndarray, net_n: np.ndarray, contacts_m: np.ndarray) -> float:
@@ -118,40 +129,28 @@ def force_angle_margin(centre_m: np.ndarray, net_n: np.ndarray, contacts_m: np.n
     Returns:
         N m rad. 0 where the contacts span no edge longer than `MIN_EDGE_M` or no area.
     """
-    corners, normal = _hull_with_height(contacts_m)
-    if len(corners) < 3 or normal <= 0.0:
+    corners = _hull(np.asarray(contacts_m, dtype=float)) if len(contacts_m) > 2 else []
+    if len(corners) < 3:
         return 0.0
-    edge = np.roll(corners, -1, axis=0) - corners
-    length = np.sqrt((edge * edge).sum(axis=1))
-    keep = length > spec.MIN_EDGE_M
-    if not keep.any():
-        return 0.0
-    a = edge[keep] / length[keep, None]
-    to_edge = corners[keep] - centre_m
-    lever = to_edge - (to_edge * a).sum(axis=1)[:, None] * a
-    lever_m = np.sqrt((lever * lever).sum(axis=1))
-    force = net_n - (a @ net_n)[:, None] * a
-    force_n = np.sqrt((force * force).sum(axis=1))
-    unit = lever / lever_m[:, None]
-    sine = (
-        a[:, 0] * (unit[:, 1] * force[:, 2] - unit[:, 2] * force[:, 1])
-        + a[:, 1] * (unit[:, 2] * force[:, 0] - unit[:, 0] * force[:, 2])
-        + a[:, 2] * (unit[:, 0] * force[:, 1] - unit[:, 1] * force[:, 0])
-    )
-    theta = np.arctan2(sine, (force * unit).sum(axis=1))
-    return float((theta * force_n * lever_m).min())
-
-
-def _hull_with_height(contacts_m: np.ndarray) -> tuple[np.ndarray, float]:
-    """Hull corners with the height of their own contact, and the hull's area. Shapes (k, 3), m2."""
-    if len(contacts_m) < 3:
-        return np.empty((0, 3)), 0.0
-    corners = convex_hull(contacts_m[:, :2])
-    away = np.abs(contacts_m[:, 0] - corners[:, :1]) + np.abs(contacts_m[:, 1] - corners[:, 1:])
-    z = contacts_m[away.argmin(axis=1), 2]
-    x, y = corners[:, 0], corners[:, 1]
-    area = 0.5 * float(np.sum(x * np.roll(y, -1) - np.roll(x, -1) * y))
-    return np.column_stack([corners, z]), area
+    cx, cy, cz = (float(v) for v in centre_m)
+    fx, fy, fz = (float(v) for v in net_n)
+    worst = math.inf
+    for (x, y, z), (x1, y1, z1) in zip(corners, corners[1:] + corners[:1]):
+        length = math.sqrt((x1 - x) ** 2 + (y1 - y) ** 2 + (z1 - z) ** 2)
+        if length <= spec.MIN_EDGE_M:
+            continue
+        ax, ay, az = (x1 - x) / length, (y1 - y) / length, (z1 - z) / length
+        lx, ly, lz = x - cx, y - cy, z - cz
+        along = lx * ax + ly * ay + lz * az
+        lx, ly, lz = lx - along * ax, ly - along * ay, lz - along * az
+        along = fx * ax + fy * ay + fz * az
+        gx, gy, gz = fx - along * ax, fy - along * ay, fz - along * az
+        lever = math.sqrt(lx * lx + ly * ly + lz * lz)
+        force = math.sqrt(gx * gx + gy * gy + gz * gz)
+        sine = ax * (ly * gz - lz * gy) + ay * (lz * gx - lx * gz) + az * (lx * gy - ly * gx)
+        theta = math.atan2(sine, gx * lx + gy * ly + gz * lz)
+        worst = min(worst, theta * force * lever)
+    return worst if math.isfinite(worst) else 0.0
 
 
 def rolling_median(values: np.ndarray, window: int) -> np.ndarray:

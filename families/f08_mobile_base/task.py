@@ -59,7 +59,7 @@ def measure_dynamic(trace: battery.Trace) -> dict[str, float]:
 
     `fasm_min` is the smallest rolling median over 0.2 s after the first 0.5 s, and `fasm_at_s` its time.
     """
-    margins = stability.rolling_median(trace.force_angle(), battery.steps(spec.ROLLING_WINDOW_S))
+    margins = stability.rolling_median(trace.force_angle, battery.steps(spec.ROLLING_WINDOW_S))
     start = battery.steps(spec.MARGIN_START_S)
     events = trace.lift_offs()
     worst = start + int(np.argmin(margins[start:])) if trace.n_steps > start else 0
@@ -195,22 +195,29 @@ def static_margin(
     Returns:
         Margin at every azimuth of the tool, shape (n_azimuth,), m.
     """
-    robot = _composed(design, arm, payload_kg)
-    data = robot.stowed()
-    corners = stability.convex_hull(design.record.wheel_pos_m[:, :2])
-    margins = np.empty(n_azimuth)
-    for k in range(n_azimuth):
-        data.qpos[robot.arm_qpos] = battery.extended(robot.arm, 2.0 * np.pi * k / n_azimuth)
-        mujoco.mj_kinematics(robot.model, data)
-        mujoco.mj_comPos(robot.model, data)
-        centre = (data.subtree_com[robot.base] - data.xpos[robot.base])[:2]
-        margins[k] = stability.signed_distance(centre, corners)
-    return margins
+    wheels, centre, axis, share, moved = _extended(design, arm, payload_kg)
+    angle = 2.0 * np.pi * np.arange(n_azimuth) / n_azimuth
+    c, s = np.cos(angle), np.sin(angle)
+    turned = np.stack([c * moved[0] - s * moved[1], s * moved[0] + c * moved[1]], axis=-1)
+    return stability.signed_distance(centre + share * (axis + turned), wheels)
 
 
 @functools.lru_cache(maxsize=8)
-def _composed(design: chassis.Chassis, arm: str, payload_kg: float) -> scene.Robot:
-    return scene.compose(design, find_arm(arm), payload_kg)
+def _extended(design: chassis.Chassis, arm: str, payload_kg: float) -> tuple[np.ndarray, ...]:
+    """Wheel rectangle, and the mass centre split at joint 1: what stands still, axis, share and place
+    of what turns, in the base's x-y plane. The axis of joint 1 is vertical."""
+    robot = scene.compose(design, find_arm(arm), payload_kg)
+    model, data = robot.model, robot.stowed()
+    data.qpos[robot.arm_qpos] = battery.extended(robot.arm, 0.0)
+    mujoco.mj_kinematics(model, data)
+    mujoco.mj_comPos(model, data)
+    link = model.body(f"arm_{arm}_link1").id
+    share = model.body_subtreemass[link] / model.body_subtreemass[robot.base]
+    origin, axis = data.xpos[robot.base], data.xpos[link]
+    whole, turning = data.subtree_com[robot.base], data.subtree_com[link]
+    wheels = stability.convex_hull(design.record.wheel_pos_m[:, :2])
+    still = (whole - share * turning - (1.0 - share) * origin)[:2]
+    return wheels, still, (axis - origin)[:2], np.float64(share), (turning - axis)[:2]
 
 
 def reach_table(design: chassis.Chassis, arm: str, front_gap_m: float = 0.03) -> np.ndarray:

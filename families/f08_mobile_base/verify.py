@@ -264,7 +264,7 @@ def _series(trace: battery.Trace, test: str) -> dict[str, list[float]]:
     if test == "static":
         curves["ssm_m"] = np.array([max(trace.static_margin_m(int(k)), -1.0) for k in picks])
     elif test in spec.SCENARIOS and trace.n_steps:
-        curves["fasm"] = trace.force_angle()[picks]
+        curves["fasm"] = trace.force_angle[picks]
     return {name: np.round(values, 4).tolist() for name, values in curves.items()}
 
 

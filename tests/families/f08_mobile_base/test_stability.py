@@ -142,3 +142,22 @@ def test_tracking_error_worked_example():
 def test_moving_mean():
     assert stability.moving_mean(np.array([2.0, 4.0, 6.0, 8.0]), 2).tolist() == [2, 3, 5, 7]
     assert stability.moving_mean(np.array([[0.0, 1.0], [2.0, 1.0]]), 5).tolist() == [[0, 1], [1, 1]]
+
+
+def test_many_points_at_once_equal_one_by_one():
+    corners = stability.convex_hull(SQUARE[:, :2])
+    points = np.random.default_rng(2).uniform(-0.4, 0.4, size=(40, 2))
+    one_by_one = [float(stability.signed_distance(p, corners)) for p in points]
+    assert stability.signed_distance(points, corners).tolist() == one_by_one
+
+
+def test_hull_of_many_points_equals_that_of_the_plain_chain(monkeypatch):
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        clusters = rng.choice([-0.2, 0.2], size=(200, 2))
+        points = rng.normal(scale=0.01, size=(200, 2)) + clusters
+        fast = stability.convex_hull(points)
+        monkeypatch.setattr(stability, "_PREFILTER_FROM", 10**9)
+        plain = stability.convex_hull(points)
+        monkeypatch.undo()
+        assert fast.tolist() == plain.tolist()
