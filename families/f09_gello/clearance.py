@@ -212,9 +212,12 @@ def near(device: Device, geom_xpos: np.ndarray, pairs: Pairs) -> np.ndarray:
         Shape (n, m), bool.
     """
     radius = device.model.geom_rbound
-    apart = geom_xpos[:, pairs.a] - geom_xpos[:, pairs.b]
     reach = radius[pairs.a] + radius[pairs.b] + CLEARANCE.gap_m
-    return np.einsum("nmi,nmi->nm", apart, apart) < reach**2
+    squared = np.zeros((len(geom_xpos), len(pairs.a)))
+    for coordinate in np.moveaxis(geom_xpos, 2, 0):  # one at a time: a third of the memory traffic
+        apart = coordinate[:, pairs.a] - coordinate[:, pairs.b]
+        squared += apart * apart
+    return squared < reach**2
 
 
 def centres_m(device: Device, path: np.ndarray) -> np.ndarray:
