@@ -43,8 +43,13 @@ def export_policy(
     Raises:
         UserError: `f04.export`: an operator, a size or an answer that the contract refuses.
     """
-    data = to_onnx(module, history)
-    n_params = check_graph(data, module, history, probes)
+    was_training = module.training
+    module.eval()
+    try:
+        data = to_onnx(module, history)
+        n_params = check_graph(data, module, history, probes)
+    finally:
+        module.train(was_training)
     meta = {
         "obs_history_length": history,
         "obs_dim": spec.OBS_DIM,
@@ -64,9 +69,7 @@ def export_policy(
 
 
 def to_onnx(module: torch.nn.Module, history: int) -> bytes:
-    """The graph of a module, opset 18, weights inside, batch of one."""
-    was_training = module.training
-    module.eval()
+    """The graph of a module in evaluation mode, opset 18, weights inside, batch of one."""
     obs = torch.zeros(1, spec.OBS_DIM * history)
     buffer = io.BytesIO()
     with warnings.catch_warnings():
@@ -81,7 +84,6 @@ def to_onnx(module: torch.nn.Module, history: int) -> bytes:
             external_data=False,
             dynamo=False,
         )
-    module.train(was_training)
     return buffer.getvalue()
 
 

@@ -16,7 +16,6 @@ from families.f04_tracking.numbers.texts import (
     AGENT_FILES,
     CHANNEL_FRAMES,
     CHANNEL_MEANINGS,
-    HIDDEN_TOKENS,
     INSTRUCTION,
     TITLES,
 )
@@ -252,7 +251,7 @@ def _task(slug: str) -> TaskSpec:
         title=title,
         workflow="policy learning",
         version=FAMILY_VERSION,
-        instruction=INSTRUCTION.format(title=title),
+        instruction=INSTRUCTION.format(title=title, slug=slug),
         budget=Budget(
             agent_wall_s=AGENT_WALL_S,
             verify_wall_s=VERIFY_WALL_S,
@@ -273,7 +272,6 @@ def _task(slug: str) -> TaskSpec:
         profiles=("onnx",),
         n_trials=N_HIDDEN,
         agent_files=AGENT_FILES,
-        hidden_tokens=HIDDEN_TOKENS,
         draw_key=slug,
         ended=("anchor_z", "tilt", "ee_z"),
         floor=FLOOR,
@@ -339,8 +337,8 @@ CARD = FamilyCard(
         "s   = clip(0.7 T + 0.3 U - 0.15 min(J/J_max, 1) - 0.05 F, 0, 1)",
         "reward = mean of 8 trials; at most 0.1 if a gate (stable, deterministic) is false",
     ),
-    dev="`rle dev f04/dance --submission DIR` evaluates a submission on the published seeds "
-    "101, 211, 307 with the scored loop; the scene, the training environment, the PPO baseline and the reference are "
+    dev="`rle dev f04/dance --submission DIR` (the same as `python -m families.f04_tracking.dev f04/dance "
+    "--submission DIR`) evaluates a submission on the published seeds 101, 211, 307 with the scored loop; the scene, the training environment, the PPO baseline and the reference are "
     "plain files to use and to change.",
     history=(("1.0.0", "first version"),),
 )

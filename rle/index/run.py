@@ -28,7 +28,7 @@ class IndexOptions:
     harbor: tuple[Path, ...] = ()
     """Harbor job folders, jobs/<job>."""
     system: str | None = None
-    """Name for results that bring none; default: the first folder's name."""
+    """Name for results that bring none; default: name of the folder that holds them all."""
     runs: int | None = None
     """Runs of each system; a run without a task counts 0. With as many folders, each is one run."""
     tier: Literal["full", "lite"] = "full"

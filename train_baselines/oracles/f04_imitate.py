@@ -2,8 +2,8 @@
 
 Imitation on the network's own rollouts: robots under the full evaluation draws are driven by the
 network; every state they reach is labelled with what the tracker would have done, and the network is
-fitted to all labels. It does not start from nothing: it corrects the action of the Kalman window and
-LQR gains of `f04_lqg.py`, which know neither latency, nor drawn dynamics, nor that feet slip.
+fitted to all labels. With `--base` it does not start from nothing: it corrects the action of the Kalman
+window and LQR gains of `f04_lqg.py`, which know neither latency, nor drawn dynamics, nor that feet slip.
 
     python -m train_baselines.oracles.f04_imitate f04/dance --out assets/oracles/f04/dance
 """
@@ -31,6 +31,7 @@ from families.f04_tracking.task import Trial
 from rle import seeds
 from train_baselines.oracles.f04_lqg import MEASURED, KalmanLqr
 from train_baselines.oracles.f04_lqg import Settings as LqgSettings
+from train_baselines.oracles.f04_tracker import Settings as TrackerSettings
 from train_baselines.oracles.f04_tracker import Tracker
 
 
@@ -38,17 +39,20 @@ from train_baselines.oracles.f04_tracker import Tracker
 class Settings:
     """Choices of the imitation."""
 
-    base: LqgSettings = LqgSettings()
-    """What the network corrects; its tracker settings are the expert's too."""
+    history: int = 16
+    """Observation frames that the network sees."""
+    hidden: tuple[int, ...] = (256, 128)
+    expert: TrackerSettings = TrackerSettings()
+    base: LqgSettings | None = None
+    """What the network corrects; None is nothing."""
     base_limit: float = 10.0
     """The corrected actions are clipped to this first."""
-    hidden: tuple[int, ...] = (192, 96)
     robots: int = 24
     """Rollouts that run side by side."""
-    rounds: int = 30
+    rounds: int = 22
     steps_per_round: int = 250
     """Control steps of each robot per round: 6,000 new samples."""
-    expert_share: tuple[float, ...] = (0.5,)
+    expert_share: tuple[float, ...] = (1.0, 0.6, 0.3)
     """Probability that a step executes the tracker's action, by round; 0 afterwards."""
     episode_steps: int = 250
     """Longest rollout."""
@@ -75,20 +79,20 @@ class Student(nn.Module):
     """actions = base(obs) + linear(x) + mlp(x), where x are standardised inputs.
 
     x holds the measured numbers of all frames, the newest frame's clip (it is noise-free and smooth, so
-    older ones add nothing), and the base's action and estimate.
+    older ones add nothing), and, with a base, its action and estimate.
 
     Args:
-        base: Policy that is corrected; has no trained parameter.
+        base: Policy that is corrected; has no trained parameter. None is nothing.
         settings: Sizes.
     """
 
-    def __init__(self, base: KalmanLqr, settings: Settings) -> None:
+    def __init__(self, base: KalmanLqr | None, settings: Settings) -> None:
         super().__init__()
         self.base, self.settings = base, settings
-        size, last = spec.OBS_DIM, base.history - 1
+        size, last = spec.OBS_DIM, settings.history - 1
         old = [f * size + i for f in range(last) for i in range(MEASURED.start, size)]
         self.register_buffer("index", torch.tensor([*old, *range(last * size, last * size + size)]))
-        n = len(self.index) + self.features(torch.zeros(1, size * base.history)).shape[1]
+        n = len(self.index) + self.features(torch.zeros(1, size * settings.history)).shape[1]
         self.register_buffer("mean", torch.zeros(n))
         self.register_buffer("std", torch.ones(n))
         self.linear = nn.Linear(n, spec.ACTION_DIM)
@@ -103,7 +107,9 @@ class Student(nn.Module):
         self.mlp = nn.Sequential(*layers, out)
 
     def features(self, obs: torch.Tensor) -> torch.Tensor:
-        """The base's clipped action (29) and estimate (70), shape (N, 99)."""
+        """The base's clipped action (29) and estimate (70), shape (N, 99); (N, 0) without a base."""
+        if self.base is None:
+            return obs[:, :0]
         actions, error = self.base.estimate(obs)
         limit = self.settings.base_limit
         return torch.cat([actions.clamp(-limit, limit), error], dim=1)
@@ -112,7 +118,8 @@ class Student(nn.Module):
         """Actions (N, 29) from observation histories and the base's features of them."""
         x = (torch.cat([obs[:, self.index], features], dim=1) - self.mean) / self.std
         x = x.clamp(-self.settings.input_limit, self.settings.input_limit)
-        return features[:, : spec.ACTION_DIM] + self.linear(x) + self.mlp(x)
+        correction = self.linear(x) + self.mlp(x)
+        return correction if self.base is None else features[:, : spec.ACTION_DIM] + correction
 
     def forward(self, obs: torch.Tensor) -> torch.Tensor:
         """Actions (N, 29) of observation histories (N, 160 H)."""
@@ -168,7 +175,7 @@ class Robots:
 
     def windows(self, robot: np.ndarray, t: np.ndarray) -> torch.Tensor:
         """Observation histories at the given places, shape (N, 160 H); zeros before a rollout's start."""
-        back = np.arange(self.settings.base.history - 1, -1, -1)
+        back = np.arange(self.settings.history - 1, -1, -1)
         alive = back <= self.age[robot, t][:, None]
         picked = self.frames[robot[:, None], np.maximum(t[:, None] - back, 0)]
         picked *= alive[:, :, None]
@@ -230,8 +237,9 @@ def train(
     torch.manual_seed(seed)
     began = time.monotonic()
     key = seeds.trial_key("f04", slug, "public", f"imitation-{seed}")
-    robots = Robots(reference, Tracker(reference, settings.base.tracker), settings, key)
-    student = Student(KalmanLqr(reference, settings.base), settings)
+    robots = Robots(reference, Tracker(reference, settings.expert), settings, key)
+    base = None if settings.base is None else KalmanLqr(reference, settings.base)
+    student = Student(base, settings)
     average = copy.deepcopy(student)
     optimizer = torch.optim.Adam(student.parameters(), lr=settings.learning_rate)
     weight = torch.ones(spec.ACTION_DIM)
@@ -258,14 +266,17 @@ def train(
 
     def stage(rounds: int) -> None:
         meta = {
-            "made_by": f"python -m train_baselines.oracles.f04_imitate f04/{slug} --seed {seed}",
+            "made_by": (
+                f"python -m train_baselines.oracles.f04_imitate f04/{slug} --seed {seed} "
+                f"--rounds {settings.rounds}{' --base' if settings.base else ''}"
+            ),
             "reference": reference.kind,
             "reference_sha256": reference.sha256,
             "rounds": rounds,
             "samples": robots.t * settings.robots,
         }
         probes = robots.sample(spec.EXPORT_PROBES)[0].numpy()
-        export_policy(average, out, settings.base.history, meta, probes)
+        export_policy(average, out, settings.history, meta, probes)
 
     for number in range(settings.rounds):
         if (time.monotonic() - began) / 60.0 > max_minutes:
@@ -308,6 +319,8 @@ class Arguments:
     """Folder of the artifact."""
     seed: int = 0
     rounds: int = Settings.rounds
+    base: bool = False
+    """Correct the Kalman and LQR policy instead of starting from nothing."""
     max_minutes: float = float("inf")
     """Wall time after which no further round starts."""
 
@@ -315,6 +328,11 @@ class Arguments:
 def main(arguments: Arguments) -> None:
     """Command line entry point."""
     settings = replace(Settings(), rounds=arguments.rounds)
+    if arguments.base:
+        base = LqgSettings()
+        settings = replace(
+            settings, base=base, expert=base.tracker, hidden=(192, 96), expert_share=(0.5,)
+        )
     print(json.dumps(asdict(settings)), flush=True)
     reference = load_clip(arguments.task)
     slug = arguments.task.removeprefix("f04/")

@@ -175,7 +175,9 @@ def filters(
     by_age = np.zeros(settings.history + 1, np.int64)
     for age in settings.ages:
         by_age[age:] = len(made)
-        made.append(window_filter(plan.transition[0], plan.control[0], derivative[0], age, settings))
+        made.append(
+            window_filter(plan.transition[0], plan.control[0], derivative[0], age, settings)
+        )
     return np.array(made), by_frame, by_age
 
 

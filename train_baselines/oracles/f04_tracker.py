@@ -45,7 +45,7 @@ class Settings:
     root_lin_vel_weight: float = 10.0
     root_ang_vel_weight: float = 2.0
     joint_vel_weight: float = 0.2
-    control_weight: float = 3.0
+    control_weight: float = 1.0
     """On rad^2 of servo target."""
     end_iterations: int = 30
     """Riccati steps at the last frame before the recursion starts."""

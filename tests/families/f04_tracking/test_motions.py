@@ -95,7 +95,9 @@ def test_every_motion_starts_at_rest():
         assert np.abs(shipped(name).joint_vel[0]).max() < 0.05, name
 
 
-@pytest.mark.parametrize(("x", "value"), [(-1.0, 0.0), (0.0, 0.0), (0.5, 0.5), (1.0, 1.0), (2.0, 1.0)])
+@pytest.mark.parametrize(
+    ("x", "value"), [(-1.0, 0.0), (0.0, 0.0), (0.5, 0.5), (1.0, 1.0), (2.0, 1.0)]
+)
 def test_steps_are_smooth_between_zero_and_one(x, value):
     assert make_motions.smoothstep(x) == pytest.approx(value)
     assert make_motions.quintic(x) == pytest.approx(value)

@@ -44,8 +44,8 @@ def test_the_model_has_the_gains():
 
 
 def test_rates_divide():
-    assert spec.EVAL_SUBSTEPS * spec.EVAL_TIMESTEP_S == pytest.approx(spec.CONTROL_PERIOD_S)
-    assert spec.TRAIN_SUBSTEPS * spec.TRAIN_TIMESTEP_S == pytest.approx(spec.CONTROL_PERIOD_S)
+    assert pytest.approx(spec.CONTROL_PERIOD_S) == spec.EVAL_SUBSTEPS * spec.EVAL_TIMESTEP_S
+    assert pytest.approx(spec.CONTROL_PERIOD_S) == spec.TRAIN_SUBSTEPS * spec.TRAIN_TIMESTEP_S
     assert (spec.EVAL_SUBSTEPS, spec.TRAIN_SUBSTEPS, spec.STEPS) == (10, 4, 1000)
 
 

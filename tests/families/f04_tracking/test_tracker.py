@@ -82,7 +82,9 @@ def test_the_error_is_blind_to_a_planar_motion_of_everything():
         rotate = np.array([[c, -s], [s, c]])
         moved, velocity = qpos.copy(), qvel.copy()
         moved[:2] = rotate @ qpos[:2] + shift
-        mujoco.mju_mulQuat(moved[3:7], np.array([np.cos(turn / 2), 0, 0, np.sin(turn / 2)]), qpos[3:7])
+        mujoco.mju_mulQuat(
+            moved[3:7], np.array([np.cos(turn / 2), 0, 0, np.sin(turn / 2)]), qpos[3:7]
+        )
         velocity[:2] = rotate @ qvel[:2]
         data = mujoco.MjData(g1.model)
         data.qpos[:] = moved
