@@ -269,7 +269,7 @@ TASKS: tuple[TaskSpec, ...] = (
                 )
             ),
             "families/__init__.py",
-            "assets/gello/**",
+            *(f"assets/gello/{name}" for name in (*(f"{arm}/*" for arm in ARM_NAMES), "README.md")),
         ),
         draw_key="gello",
         floor=0.02,
