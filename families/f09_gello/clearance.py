@@ -13,7 +13,7 @@ import numpy as np
 
 from families.f09_gello.mechanism.record import Finding, Lead, Part
 from families.f09_gello.mechanism.rules import without
-from families.f09_gello.scene import Device, compose
+from families.f09_gello.scene import Device, compose, mesh_fault
 from families.f09_gello.spec import CLEARANCE, PART_RULES
 
 _FAR_M = 0.05
@@ -45,6 +45,7 @@ def drop_unbuildable(lead: Lead) -> Lead:
     into a stock part of its body; a `sup_*` with more than `shared_volume_max` of its volume inside
     accepted parts of its body. Then everything without a chain of touching parts to a stock part of its body.
     """
+    lead = _drop_unreadable_meshes(lead)
     device = compose(lead.record)
     data = home_data(device)
     dropped: dict[str, Finding] = {}
@@ -65,6 +66,19 @@ def drop_unbuildable(lead: Lead) -> Lead:
         message = f"no chain of parts with gaps of at most {gap_mm:g} mm leads to a stock part of {part.body}"
         dropped[part.name] = Finding("dropped", "part.unconnected", part.name, message)
     return without(lead, dropped, len(loose))
+
+
+def _drop_unreadable_meshes(lead: Lead) -> Lead:
+    """Drops the parts of closed surfaces that MuJoCo still cannot build."""
+    faults = {name: mesh_fault(mesh) for name, mesh in lead.record.meshes.items()}
+    dropped = {
+        part.name: Finding(
+            "dropped", "mesh.illegal", part.name, f"its mesh cannot be built: {fault}"
+        )
+        for part in lead.record.parts
+        if (fault := faults.get(part.mesh, ""))
+    }
+    return without(lead, dropped)
 
 
 def _stock_geoms(device: Device, body: str) -> list[int]:
