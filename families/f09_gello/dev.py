@@ -177,6 +177,10 @@ def write_starter(folder: Path) -> list[Path]:
     return written
 
 
+def _tell(row: Row) -> None:
+    sys.stderr.write(f"{row.id}: {100 * row.score:.1f}\n")
+
+
 def main(argv: Sequence[str], _task_id: str = "f09/gello") -> int:
     """`rle dev f09/gello`: writes the starter, or measures a submission on public devices.
 
@@ -187,7 +191,7 @@ def main(argv: Sequence[str], _task_id: str = "f09/gello") -> int:
         Exit code.
     """
     parser = argparse.ArgumentParser(
-        prog="rle dev f09/gello", description=main.__doc__.split("\n")[0],
+        prog="rle dev f09/gello", description="Writes the starter, or measures a submission on public devices.",
         epilog="Examples: rle dev f09/gello --starter work    rle dev f09/gello --submission work --arm ur5e --seed 101",
     )  # fmt: skip
     parser.add_argument(
@@ -211,7 +215,7 @@ def main(argv: Sequence[str], _task_id: str = "f09/gello") -> int:
         )
     rows = evaluate(
         given.submission, given.arm or ARM_NAMES, given.seed or DESIGN_SEEDS, given.out,
-        on_row=lambda row: sys.stderr.write(f"{row.id}: {100 * row.score:.1f}\n"),
+        on_row=_tell,
     )  # fmt: skip
     sys.stdout.write(summary(rows) + "\n")
     return 0

@@ -11,7 +11,7 @@ from functools import cache
 import mujoco
 import numpy as np
 
-from families.f09_gello.mechanism.record import Record
+from families.f09_gello.mechanism.record import Mesh, Record
 from families.f09_gello.spec import (
     ARMS,
     DEVICES,
@@ -129,12 +129,7 @@ def device_spec(record: Record, payload_kg: float) -> mujoco.MjSpec:
         joint.stiffness = [spring.stiffness_n_m_per_rad, 0.0, 0.0]
         joint.springref = spring.ref_rad
     for name, mesh in record.meshes.items():
-        spec.add_mesh(
-            name=name,
-            uservert=mesh.vertices_m.flatten(),
-            userface=mesh.faces.flatten(),
-            inertia=mujoco.mjtMeshInertia.mjMESH_INERTIA_EXACT,
-        )
+        _add_mesh(spec, name, mesh)
     for part in record.parts:
         size = np.zeros(3)
         size[: len(part.size_m)] = part.size_m
@@ -159,6 +154,27 @@ def device_spec(record: Record, payload_kg: float) -> mujoco.MjSpec:
         ipos=(0.0, 0.0, 0.0),
     )
     return spec
+
+
+def mesh_fault(mesh: Mesh) -> str:
+    """Why MuJoCo cannot build a mesh, in its own words; empty if it can."""
+    spec = mujoco.MjSpec()
+    _add_mesh(spec, "part", mesh)
+    spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_MESH, meshname="part")
+    try:
+        spec.compile()
+    except ValueError as error:
+        return str(error).split("\n")[0]
+    return ""
+
+
+def _add_mesh(spec: mujoco.MjSpec, name: str, mesh: Mesh) -> None:
+    spec.add_mesh(
+        name=name,
+        uservert=mesh.vertices_m.flatten(),
+        userface=mesh.faces.flatten(),
+        inertia=mujoco.mjtMeshInertia.mjMESH_INERTIA_EXACT,
+    )
 
 
 def compose(

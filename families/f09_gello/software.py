@@ -273,6 +273,8 @@ class LocalTrim:
 def _import(path: Path) -> ModuleType:
     name = f"trim_{path.parent.name}"
     spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

@@ -5,8 +5,10 @@ sets, "measured" a figure of this project's own runs, "ours" a choice of this pr
 Units are in the names; frames are those of the owning body unless said otherwise.
 """
 
+import msgspec
+
 from families.f09_gello.numbers.arms import *  # noqa: F403  (re-exported)
-from families.f09_gello.numbers.arms import ARM_NAMES, PHYSICS, SERVO, Frozen
+from families.f09_gello.numbers.arms import ARM_NAMES, PHYSICS, SERVO
 from families.f09_gello.numbers.credit import *  # noqa: F403
 from rle.spec import ArtifactContract, ArtifactEntry, Budget, Channel, FamilyCard, TaskSpec
 
@@ -17,7 +19,7 @@ FAMILY_VERSION = "1.0.0"
 # --------------------------------------------------------------------------- hidden copies, probes
 
 
-class Devices(Frozen):
+class Devices(msgspec.Struct, frozen=True, kw_only=True):
     """How built copies differ from the drawing."""
 
     mass_scale_half: float = 0.05
@@ -46,7 +48,7 @@ DEVICES = Devices()
 # ------------------------------------------------------------------------------------ legal parts
 
 
-class PartRules(Frozen):
+class PartRules(msgspec.Struct, frozen=True, kw_only=True):
     """What an added part or spring must satisfy; one that does not is dropped."""
 
     stiffness_max_n_m_per_rad: float = 2.0
@@ -86,7 +88,7 @@ class PartRules(Frozen):
     """All bodies, payload excluded. Source: card."""
 
 
-class Structure(Frozen):
+class Structure(msgspec.Struct, frozen=True, kw_only=True):
     """How far a submitted file may differ from the stock arm (rounding by an exporter)."""
 
     frame_tol_m: float = 0.002
@@ -99,7 +101,7 @@ class Structure(Frozen):
     """Relative, for density, mass and range. Source: ours."""
 
 
-class Clearance(Frozen):
+class Clearance(msgspec.Struct, frozen=True, kw_only=True):
     """When parts of different bodies are too close."""
 
     gap_m: float = 0.002
@@ -121,7 +123,7 @@ CLEARANCE = Clearance()
 # ----------------------------------------------------------------------------------- measurements
 
 
-class Protocol(Frozen):
+class Protocol(msgspec.Struct, frozen=True, kw_only=True):
     """Trials of the battery."""
 
     hold_s: float = 1.5
@@ -169,7 +171,7 @@ class Protocol(Frozen):
         return self.leg_s * (self.waypoints + 1)
 
 
-class SoftwareLimits(Frozen):
+class SoftwareLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What `trim.py` may use, per (arm, device) pair."""
 
     load_s: float = 30.0
@@ -269,7 +271,7 @@ TASKS: tuple[TaskSpec, ...] = (
                 )
             ),
             "families/__init__.py",
-            "assets/gello/**",
+            *(f"assets/gello/{name}" for name in (*(f"{arm}/*" for arm in ARM_NAMES), "README.md")),
         ),
         draw_key="gello",
         floor=0.02,

@@ -91,7 +91,7 @@ def read_lead(ctx: VerifyContext, arm: str) -> Lead:
     except InvalidSubmission as error:
         finding = Finding("refused", f"load.{error.code}", f"{arm}/lead.xml", error.message)
         return Lead(record=Record(arm=arm), findings=(finding,))
-    return task.accept(arm, checked.canonical, checked.assets)
+    return task.accept(arm, checked.canonical or b"", checked.assets)
 
 
 class Runner:
@@ -149,15 +149,17 @@ def media(ctx: VerifyContext, folder: Path) -> None:
     runners = {arm: Runner(ctx, arm) for arm in arms}
 
     def feedforward(lead: Lead, poses: np.ndarray) -> np.ndarray:
-        def use(worker: software.Caller) -> np.ndarray:
+        def use(worker: software.Caller) -> software.Answers:
             worker.call("make_trim")
-            return np.array([worker.call("nominal", pose)[0] for pose in poses])
+            return software.Answers(
+                nominal={"asked": np.array([worker.call("nominal", pose)[0] for pose in poses])}
+            )
 
         try:
-            found = runners[lead.record.arm](scene.nominal_xml(lead.record), use)
+            answers = runners[lead.record.arm](scene.nominal_xml(lead.record), use)
         except TrialFault:
-            return np.zeros_like(poses)
-        return np.zeros_like(poses) if found is software.ABSENT else found
+            answers = software.ABSENT
+        return answers.nominal["asked"] if answers.nominal else np.zeros_like(poses)
 
     pictures.media([read_lead(ctx, arm) for arm in arms], rows, folder, feedforward)
     for row in rows:

@@ -37,13 +37,13 @@ def lead_xml(record: Record) -> str:
     """`lead.xml`: the stock file with the record's springs, parts and meshes."""
     root = ET.fromstring(stock_xml(record.arm))
     for spring in record.springs:
-        joint = root.find(f".//joint[@name='lead_joint{spring.joint}']")
+        joint = _found(root, f".//joint[@name='lead_joint{spring.joint}']")
         joint.set("stiffness", f"{spring.stiffness_n_m_per_rad:.8g}")
         joint.set("springref", f"{spring.ref_rad:.8g}")
     for name in record.meshes:
-        ET.SubElement(root.find("asset"), "mesh", name=name, file=f"{name}.stl", inertia="exact")
+        ET.SubElement(_found(root, "asset"), "mesh", name=name, file=f"{name}.stl", inertia="exact")
     for part in record.parts:
-        body = root.find(f".//body[@name='{part.body}']")
+        body = _found(root, f".//body[@name='{part.body}']")
         at = max(i for i, child in enumerate(body) if child.tag == "geom") + 1
         geom = ET.Element("geom", name=part.name, type=part.shape)
         if part.shape == "mesh":
@@ -59,6 +59,13 @@ def lead_xml(record: Record) -> str:
         body.insert(at, geom)
     ET.indent(root)
     return ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _found(root: ET.Element, path: str) -> ET.Element:
+    element = root.find(path)
+    if element is None:
+        raise KeyError(f"the stock file has no {path}")
+    return element
 
 
 def stl_bytes(mesh: Mesh) -> bytes:

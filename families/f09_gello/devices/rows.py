@@ -36,7 +36,8 @@ def battery_row(row_id: str, lead: Lead, battery: Battery, policy_s: float = 0.0
         values[f"x_{key}"] = x.get(key)
         values[f"cp_{key}"] = credit[key]
         values |= _place(arm, key, battery.x.get(key))
-    values |= {f"deduction_{item}": deduction[item] for item in VALIDITY_WEIGHTS}
+    for item in VALIDITY_WEIGHTS:
+        values[f"deduction_{item}"] = deduction[item]
     values |= {
         "raw_total": sum(CHECKPOINT_WEIGHT * c for c in credit.values()),
         "validity_deduction": sum(deduction.values()),
@@ -96,7 +97,7 @@ def reward_metrics(rows: list[Row]) -> dict[str, float]:
         wanted = ["raw_total", "validity_deduction", "mass_kg", "trim_faults"]
         wanted += [f"deduction_{item}" for item in VALIDITY_WEIGHTS]
         wanted += [f"cp_{key}" for key in CHECKPOINTS]
-        flat |= {f"{arm}_{key}": values[key] for key in wanted if values.get(key) is not None}
+        flat |= {f"{arm}_{key}": v for key in wanted if (v := values.get(key)) is not None}
     return flat
 
 
@@ -154,11 +155,11 @@ def thresholds(rows: list[Row]) -> list[Threshold]:
             ("mass", "mass_kg", PART_RULES.device_mass_max_kg, "kg"),
             ("settle speed", "settle_rad_s", PROTOCOL.settle_full_rad_s, "rad/s"),
         ):
-            if values.get(key) is not None:
+            if (measured := values.get(key)) is not None:
                 found.append(
                     Threshold(
                         name=f"{arm} {name}",
-                        measured=values[key],
+                        measured=measured,
                         limit=limit,
                         unit=unit,
                         sense="at_most",

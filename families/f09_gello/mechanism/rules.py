@@ -21,7 +21,7 @@ from families.f09_gello.mechanism.record import (
     volume_m3,
 )
 from families.f09_gello.mechanism.text import Node, Refused, orientation, parse, place
-from families.f09_gello.scene import stock_xml
+from families.f09_gello.scene import lead_bodies, stock_xml
 from families.f09_gello.spec import ARMS, PART_RULES, STRUCTURE, Arm
 
 _ADDED = (METAL, PRINTED)
@@ -45,7 +45,7 @@ def read(arm_name: str, xml: bytes, files: Mapping[str, bytes]) -> Lead:
     findings = structure_findings(root, arm)
     springs, n_springs = _springs(root, arm, findings)
     meshes = _meshes(root, files, findings)
-    parts, n_parts = _parts(root, meshes, findings)
+    parts, n_parts = _parts(root, arm, meshes, findings)
     used = {part.mesh for part in parts}
     record = Record(
         arm=arm_name,
@@ -218,6 +218,8 @@ def _meshes(root: Node, files: Mapping[str, bytes], findings: list[Finding]) -> 
         name = node.attributes.get("name", file.removesuffix(".stl"))
         data = files.get(file)
         try:
+            if not name:
+                raise ValueError("it has neither a name nor a file")
             if k >= PART_RULES.meshes_max:
                 raise ValueError(f"mesh {k + 1}; at most {PART_RULES.meshes_max} are accepted")
             if data is None:
@@ -235,8 +237,9 @@ def _meshes(root: Node, files: Mapping[str, bytes], findings: list[Finding]) -> 
 
 
 def _parts(
-    root: Node, meshes: Mapping[str, Mesh], findings: list[Finding]
+    root: Node, arm: Arm, meshes: Mapping[str, Mesh], findings: list[Finding]
 ) -> tuple[tuple[Part, ...], int]:
+    bodies = lead_bodies(arm)
     kept: list[Part] = []
     names: set[str] = set()
     count, total_m3 = 0, 0.0
@@ -248,6 +251,8 @@ def _parts(
             count += 1
             try:
                 part = _part(node, body.attributes.get("name", ""), meshes)
+                if part.body not in bodies:
+                    raise ValueError(f"body {part.body!r} is not one of {', '.join(bodies)}")
                 if name in names:
                     raise ValueError("a second part of this name; names are unique")
                 names.add(name)

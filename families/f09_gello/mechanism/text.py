@@ -8,10 +8,10 @@ import msgspec
 import mujoco
 import numpy as np
 
-from families.f09_gello.mechanism.record import Finding
+from families.f09_gello.mechanism.record import Finding, Shape
 from families.f09_gello.spec import XML_BYTES_MAX
 
-SIZES: dict[str, int] = {
+SIZES: dict[Shape, int] = {
     "box": 3,
     "sphere": 1,
     "capsule": 2,
@@ -174,7 +174,7 @@ def orientation(node: Node) -> np.ndarray:
     return quat
 
 
-def place(node: Node) -> tuple[str, tuple[float, ...], np.ndarray, np.ndarray]:
+def place(node: Node) -> tuple[Shape, tuple[float, ...], np.ndarray, np.ndarray]:
     """Shape, size (m), position (m) and quaternion (wxyz) of a geom, `fromto` resolved.
 
     Raises:

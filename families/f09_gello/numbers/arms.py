@@ -4,15 +4,10 @@ import math
 
 import msgspec
 
-
-class Frozen(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of the groups of numbers below: immutable, keyword-only."""
-
-
 # ---------------------------------------------------------------------------------- physics, servo
 
 
-class Physics(Frozen):
+class Physics(msgspec.Struct, frozen=True, kw_only=True):
     """What every composed device is simulated with."""
 
     timestep_s: float = 0.002
@@ -27,7 +22,7 @@ class Physics(Frozen):
     """Reflected rotor inertia of every joint. Source: published."""
 
 
-class Servo(Frozen):
+class Servo(msgspec.Struct, frozen=True, kw_only=True):
     """tau = clip(kp (q_t - q) - kv qd + clip(ff, +-limit), +-limit)."""
 
     kp_n_m_per_rad: float = 8.0
@@ -44,7 +39,7 @@ SERVO = Servo()
 # -------------------------------------------------------------------------------------- stock arms
 
 
-class Parts(Frozen):
+class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """Primitives that stand for the servos and printed parts of a stock arm."""
 
     servo_mass_kg: float = 0.018
@@ -82,7 +77,7 @@ ARM_NAMES = ("franka", "ur5e", "xarm7")
 """The three variants, in the order of every table."""
 
 
-class Arm(Frozen):
+class Arm(msgspec.Struct, frozen=True, kw_only=True):
     """One lead arm: frames of its links and ranges of its joints. Source: published."""
 
     name: str
@@ -169,7 +164,7 @@ ARMS: dict[str, Arm] = {arm.name: arm for arm in (_FRANKA, _UR5E, _XARM7)}
 """The three arms by name."""
 
 
-class SpringSpec(Frozen):
+class SpringSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A torsion spring at a joint: tau = -k (q - q_home - preload)."""
 
     joint: int

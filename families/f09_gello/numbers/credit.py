@@ -1,9 +1,9 @@
 """Checkpoints, their marks and weights, and the validity deductions."""
 
-from families.f09_gello.numbers.arms import Frozen
+import msgspec
 
 
-class Marks(Frozen):
+class Marks(msgspec.Struct, frozen=True, kw_only=True):
     """x that earns 0, 0.6 and 1."""
 
     zero: float

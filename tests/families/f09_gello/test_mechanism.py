@@ -216,6 +216,15 @@ def test_fromto_is_resolved_as_mujoco_does(shape, size):
     assert abs(np.dot(part.quat_wxyz, model.geom_quat[geom_id])) == pytest.approx(1.0)
 
 
+def test_a_part_in_a_body_of_ones_own_is_dropped_with_it():
+    lead = edited(
+        '<geom name="servo2"',
+        '<body name="extra"><geom name="cw_a" size="0.01" density="7850"/></body><geom name="servo2"',
+    )
+    assert lead.refused("structure") and "body 'extra' is not one of lead_base" in messages(lead)
+    assert lead.record.parts == () and lead.n_parts == 1
+
+
 # --------------------------------------------------------------------------------------------- STL
 
 
@@ -250,6 +259,23 @@ def test_stl_that_lies_or_is_not_finite():
         read_stl(data[:80] + struct.pack("<I", 2**32 - 1) + data[84:])
     with pytest.raises(ValueError, match="not finite"):
         read_stl(data[:96] + struct.pack("<f", float("nan")) + data[100:])
+
+
+def test_a_closed_surface_that_mujoco_cannot_build_is_dropped(monkeypatch):
+    from families.f09_gello import clearance
+
+    monkeypatch.setattr(clearance, "mesh_fault", lambda mesh: "mesh volume is too small")
+    part = Part("sup_a", "lead_link2", "mesh", (), (0.0, 0.0, 0.02), IDENTITY, 1240.0, "rod")
+    lead = accept([part], meshes={"rod": prism(0.006, 0.03)})
+    assert kept(lead) == [] and "cannot be built: mesh volume is too small" in messages(lead)
+
+
+def test_mujoco_says_why_it_cannot_build_a_mesh():
+    from families.f09_gello import scene
+
+    cube = prism(0.006, 0.03)
+    assert scene.mesh_fault(cube) == ""
+    assert scene.mesh_fault(Mesh(cube.vertices_m, cube.faces[:, ::-1])) != ""
 
 
 def test_a_mesh_part_weighs_what_its_surface_holds():
