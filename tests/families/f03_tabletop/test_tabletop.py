@@ -217,7 +217,7 @@ def test_equal_counts_tilt_by_the_heavy_cube_alone(fresh):
     load(fresh, low=(4,), high=(5,))
     run(fresh, 2)
     fresh.extra("beam", {"locked": False})
-    run(fresh, 80)
+    run(fresh, 160)
     assert fresh.is_at_rest
     assert abs(beam_rad(fresh)) == pytest.approx(expected, rel=0.03)
     low, high = fresh.state()["pan_positions"][:, 2]
