@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,7 @@ class Context:
     @contextlib.contextmanager
     def worker(
         self, profile: Profile, checked: Checked, limits: Limits
-    ) -> Iterator[SubmissionWorker]:
+    ) -> Generator[SubmissionWorker]:
         """See `rle.verify_api.VerifyContext.worker`."""
         numbers = PROFILES[profile]
         load_cap_s = min(limits.load_cap_s or math.inf, numbers.load_cap_s)

@@ -9,7 +9,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -93,6 +93,7 @@ class Run:
         self.frozen: Frozen | None = None
         self.selftests: list[SelfTest] = []
         self.speeds: list[float] = []
+        self.settings: Settings | None = None
         self.rows: dict[str, Row] = {}
         self.report: Report | None = None
         self._work = Path(tempfile.mkdtemp(prefix="rle-verify-"))
@@ -112,7 +113,7 @@ class Run:
             shutil.rmtree(self.request.out / folder, ignore_errors=True)
         self.salt = hidden.read_salt(self.request.salt_file)
         try:
-            result = self._grade()
+            result = self._grade(self.salt)
         except InvalidSubmission as error:
             return self._conclude("invalid_submission", 0.0, error)
         except BudgetExceeded as error:
@@ -121,22 +122,21 @@ class Run:
             return self.fail(error)
         return self._conclude(result.outcome, result.score, None, result)
 
-    def _grade(self) -> FamilyResult:
-        self.plan = layers.plan(self.request.isolation)
-        if self.plan.own_uid:
+    def _grade(self, salt: hidden.Salt) -> FamilyResult:
+        self.plan = plan = layers.plan(self.request.isolation)
+        if plan.own_uid:
             self._work.chmod(0o711)  # workers of another uid reach the frozen copy by its name
         self.frozen = freeze(
-            self.request.artifacts,
-            self._work / KEPT,
-            self.task,
-            harness=self.request.harness,
+            self.request.artifacts, self._work / KEPT, self.task, harness=self.request.harness
         )
-        self._banner()
+        self._banner(salt, plan)
         for profile in self.task.profiles:
-            private = self.salt.folder or self.request.out
-            self.selftests.append(selftest.run(profile, self.plan, private))
+            private = salt.folder or self.request.out
+            self.selftests.append(selftest.run(profile, plan, private))
         self._measure_speed()
-        result = registry.room(self.task.family, "verify").verify(self.context())
+        self.settings = self._make_settings(salt, plan, self.frozen)
+        context = Context(self.settings, on_row=lambda row: self.rows.__setitem__(row.id, row))
+        result = registry.room(self.task.family, "verify").verify(context)
         self._measure_speed()
         return result
 
@@ -148,33 +148,31 @@ class Run:
         if self.speeds[-1] < machine.SLOWEST_FACTOR:
             raise InfrastructureError(
                 f"this machine runs at {self.speeds[-1]:.2f} of the reference speed; at least "
-                f"{machine.SLOWEST_FACTOR:g} is needed for a task that measures time. End other "
-                "work on it and run again.",
+                f"{machine.SLOWEST_FACTOR:g} is needed for a task that measures time. Verify on "
+                "another machine.",
                 code="machine.slow",
             )
 
-    def context(self) -> Context:
-        """The context of the run as a whole."""
+    def _make_settings(self, salt: hidden.Salt, plan: Plan, frozen: Frozen) -> Settings:
         logs = self._work / "logs"
-        logs.mkdir(exist_ok=True)
-        settings = Settings(
+        logs.mkdir()
+        return Settings(
             task=self.task,
-            submission=self.frozen,
-            salt=self.salt,
-            plan=self.plan,
+            submission=frozen,
+            salt=salt,
+            plan=plan,
             options=self.request.options,
             log_folder=logs,
             jobs=self.request.jobs,
             partial=self.request.partial,
             require_ledger_trust=self.request.require_ledger_trust,
         )
-        return Context(settings, on_row=lambda row: self.rows.__setitem__(row.id, row))
 
-    def _banner(self) -> None:
-        if self.salt.practice:
+    def _banner(self, salt: hidden.Salt, plan: Plan) -> None:
+        if salt.practice:
             _say("practice: no salt file, so the draws are public and the result is never ranked.")
-        if self.plan.mode == "reduced":
-            missing = "; ".join(f"{layer}: {fact}" for layer, fact, _ in self.plan.missing)
+        if plan.mode == "reduced":
+            missing = "; ".join(f"{layer}: {fact}" for layer, fact, _ in plan.missing)
             _say(f"REDUCED ISOLATION ({missing or 'asked for'}): the result is marked.")
 
     def _conclude(
@@ -190,8 +188,8 @@ class Run:
         self._keep_files()
         output.write_report(self.request.out, self.report)
         output.write_reward(self.request.out, self.report, self.task.n_trials)
-        if self.request.media and outcome == "scored":
-            why = media.render(self.context().settings, self.request.out)
+        if self.request.media and self.settings and outcome == "scored":
+            why = media.render(self.settings, self.request.out)
             if why:
                 _say(f"no videos: {why}.")
         return EXIT_REWARD
@@ -280,7 +278,7 @@ class Run:
 
 
 @contextlib.contextmanager
-def interruptible() -> Iterator[None]:
+def interruptible() -> Generator[None]:
     """SIGTERM and SIGINT raise `Interrupted` in the main thread; afterwards all is as before."""
 
     def interrupt(number: int, frame: object) -> None:

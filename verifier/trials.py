@@ -90,6 +90,8 @@ def _enter_pool(settings: Settings, ppid: int) -> None:
 
 
 def _in_pool(fn: TrialFunction, trial: Trial) -> Row:
+    if _settings is None:
+        raise RuntimeError("this process was not started by a pool of the verifier")
     return run_trial(_settings, fn, trial)
 
 

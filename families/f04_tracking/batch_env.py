@@ -373,8 +373,8 @@ class TrackingEnv:
         saved = {name: getattr(self, name) for name in _SAVED}
         saved |= {"window": self.window.array, "generator": self.generator.get_state()}
         saved["observations"] = dict(self._observations.items())
-        if hasattr(self.sim, "simulator_state"):
-            saved["sim"] = {k: torch.from_numpy(v) for k, v in self.sim.simulator_state().items()}
+        if (physics := self.sim.simulator_state()) is not None:
+            saved["sim"] = {k: torch.from_numpy(v) for k, v in physics.items()}
         return saved
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:

@@ -1,5 +1,9 @@
-"""`rle dev f04/TASK`: a submission on the published design seeds, in this process, through the scored loop."""
+"""`rle dev f04/TASK`: a submission on the published design seeds, in this process, through the scored loop.
 
+python -m families.f04_tracking.dev f04/dance --submission DIR
+"""
+
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,8 +15,8 @@ import numpy as np
 import tyro
 
 from families.f04_tracking import draws, metrics, policy, spec, task, verify
-from rle import seeds
-from rle.errors import InvalidSubmission, UserError
+from rle import registry, seeds
+from rle.errors import InvalidSubmission, RleError, UserError
 from rle.report import Row
 
 
@@ -143,3 +147,18 @@ def _print_row(row: Row) -> None:
 
 def _say(text: str) -> None:
     print(text)  # noqa: T201  (this module is a command)
+
+
+def _module_main(args: list[str]) -> int:
+    """Entry of `python -m families.f04_tracking.dev`; a wrong argument is one line and exit code 2."""
+    try:
+        if not args:
+            raise UserError("give a task and --submission DIR, e.g. f04/dance --submission out/")
+        return main(args[1:], registry.check_task_id(args[0]))
+    except RleError as error:
+        sys.stderr.write(f"rle: {error.message}\n")
+        return 2
+
+
+if __name__ == "__main__":
+    raise SystemExit(_module_main(sys.argv[1:]))

@@ -78,10 +78,11 @@ def noise_half_width() -> np.ndarray:
 
 def draw_dynamics(rng: np.random.Generator, ranges: spec.DrawRanges = RANGES) -> Draw:
     """Friction, inertia, gains, encoder bias and latency."""
+    x, y, z = ranges.torso_com_offset_m
     return Draw(
         friction=rng.uniform(*ranges.friction),
         mass_scale=rng.uniform(*ranges.mass_scale),
-        torso_com_offset_m=tuple(float(rng.uniform(*r)) for r in ranges.torso_com_offset_m),
+        torso_com_offset_m=(rng.uniform(*x), rng.uniform(*y), rng.uniform(*z)),
         kp_scale=rng.uniform(*ranges.kp_scale),
         kd_scale=rng.uniform(*ranges.kd_scale),
         encoder_bias_rad=tuple(rng.uniform(*ranges.encoder_bias_rad, size=spec.N_JOINTS).tolist()),

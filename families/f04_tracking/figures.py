@@ -20,6 +20,11 @@ NATIVE = (
     Native(key="action_jerk", label="action jerk", unit="-", digits=3),
     Native(key="falls", label="trials with a fall", unit="%", scale=100.0, digits=0),
 )
+ENDED = {
+    "anchor_z": "torso height off",
+    "tilt": "torso tilted",
+    "ee_z": "hand or foot height off",
+}
 VIDEO_NOTE = (
     "; the spheres are the reference: look for when the robot leaves them, and after which push"
 )

@@ -4,6 +4,7 @@ The observation functions are pure and work on batches of N robots, with numpy a
 (`xp` is the array module), so that training, oracles and scoring build the same numbers.
 """
 
+import importlib
 from typing import Any, NamedTuple
 
 import msgspec
@@ -243,8 +244,8 @@ class LocalGraph:
 
     def __init__(self, data: bytes, history: int) -> None:
         import onnxruntime as ort  # 0.1 s that most users of this module do not need
-        from onnxruntime.capi import onnxruntime_pybind11_state as state
 
+        state = importlib.import_module("onnxruntime.capi.onnxruntime_pybind11_state")
         options = ort.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
@@ -272,4 +273,4 @@ class LocalGraph:
 
     def act(self, frames: np.ndarray) -> np.ndarray:
         """Action for an observation history, float32 (1, 160 H) to (1, 29)."""
-        return self._session.run(["actions"], {"obs": frames})[0]
+        return np.asarray(self._session.run(["actions"], {"obs": frames})[0])

@@ -325,7 +325,10 @@ def _check_format(a: dict[str, np.ndarray]) -> None:
                 (n for n, m in zip(given, names, strict=False) if n != m), "the number of names"
             )
             raise BadReference(f"{key} are not in our order; first difference: {wrong}")
-    shapes = {"joint_pos": (frames, spec.N_JOINTS), "joint_vel": (frames, spec.N_JOINTS)}
+    shapes: dict[str, tuple[int, ...]] = {
+        "joint_pos": (frames, spec.N_JOINTS),
+        "joint_vel": (frames, spec.N_JOINTS),
+    }
     shapes |= {key: (frames, len(spec.BODY_NAMES), n) for key, n in BODY_ARRAYS.items()}
     for key, shape in shapes.items():
         if a[key].shape != shape:

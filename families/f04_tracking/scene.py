@@ -25,12 +25,16 @@ FLOOR = "floor"
 class Dynamics(Protocol):
     """What `build` reads of a trial's draw (`draws.Draw`)."""
 
-    friction: float
-    """Sliding friction of all robot geoms."""
-    mass_scale: float
-    kp_scale: float
-    kd_scale: float
-    torso_com_offset_m: tuple[float, float, float]
+    @property
+    def friction(self) -> float: ...  # sliding friction of all robot geoms
+    @property
+    def mass_scale(self) -> float: ...
+    @property
+    def kp_scale(self) -> float: ...
+    @property
+    def kd_scale(self) -> float: ...
+    @property
+    def torso_com_offset_m(self) -> tuple[float, float, float]: ...
 
 
 @dataclass(frozen=True)
@@ -214,10 +218,7 @@ def _add_floor(robot: mujoco.MjSpec, terrain: HeightMap | None) -> None:
     floor = robot.worldbody.add_geom(name=FLOOR, type=mujoco.mjtGeom.mjGEOM_PLANE)
     floor.friction[0] = spec.SCENE.floor_friction
     floor.size = (0.0, 0.0, 1.0)
-    floor.rgba = (0.35, 0.38, 0.42, 1.0)
-    robot.worldbody.add_light(
-        pos=(0, 0, 4), dir=(0, 0, -1), type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL
-    )
+    _add_look(robot, floor)
     if terrain is None or terrain.span_m == 0.0:
         return
     rows, columns = terrain.heights_m.shape
@@ -237,6 +238,31 @@ def _add_floor(robot: mujoco.MjSpec, terrain: HeightMap | None) -> None:
     floor.type = mujoco.mjtGeom.mjGEOM_HFIELD
     floor.hfieldname = FLOOR
     floor.pos = (*terrain.center_xy_m, low_m)
+
+
+def _add_look(robot: mujoco.MjSpec, floor: mujoco.MjsGeom) -> None:
+    """Sky, light and a chequered floor, so that a picture shows motion; no physics."""
+    kind, pattern = mujoco.mjtTexture, mujoco.mjtBuiltin
+    sky = robot.add_texture(name="sky", type=kind.mjTEXTURE_SKYBOX, width=64, height=384)
+    sky.builtin, sky.rgb1, sky.rgb2 = (
+        pattern.mjBUILTIN_GRADIENT,
+        (0.86, 0.90, 0.95),
+        (0.55, 0.66, 0.80),
+    )
+    tiles = robot.add_texture(name="tiles", type=kind.mjTEXTURE_2D, width=128, height=128)
+    tiles.builtin, tiles.rgb1, tiles.rgb2 = (
+        pattern.mjBUILTIN_CHECKER,
+        (0.62, 0.64, 0.67),
+        (0.70, 0.72, 0.75),
+    )
+    material = robot.add_material(name="tiles", texuniform=True, texrepeat=(1.0, 1.0))
+    material.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = "tiles"
+    floor.material = "tiles"
+    robot.visual.headlight.ambient = (0.35, 0.35, 0.35)
+    robot.visual.headlight.diffuse = (0.35, 0.35, 0.35)
+    light = robot.worldbody.add_light(name="sun", pos=(0.0, 0.0, 4.0), dir=(-0.3, 0.4, -1.0))
+    light.type = mujoco.mjtLightType.mjLIGHT_DIRECTIONAL
+    light.diffuse = (0.55, 0.55, 0.55)
 
 
 def _add_motors(robot: mujoco.MjSpec, frictionloss_n_m: float) -> None:

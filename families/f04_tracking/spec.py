@@ -16,7 +16,6 @@ from families.f04_tracking.numbers.texts import (
     AGENT_FILES,
     CHANNEL_FRAMES,
     CHANNEL_MEANINGS,
-    HIDDEN_TOKENS,
     INSTRUCTION,
     TITLES,
 )
@@ -98,7 +97,7 @@ GATE_CAP = 0.1
 # ------------------------------------------------------------------------------------------ scene
 
 
-class SceneSpec(Frozen):
+class SceneSpec(Frozen, frozen=True):
     """Floor, contact and solver."""
 
     gravity_m_s2: float = 9.81
@@ -137,7 +136,7 @@ SCENE = SceneSpec()
 # ------------------------------------------------------------------------------------ observation
 
 
-class Block(Frozen):
+class Block(Frozen, frozen=True):
     """One slice of the observation frame."""
 
     name: str
@@ -170,7 +169,7 @@ CRITIC_DIM = OBS_DIM + N_TRACKED * (3 + 6)
 # -------------------------------------------------------------------------------- falls and score
 
 
-class FallRules(Frozen):
+class FallRules(Frozen, frozen=True):
     """When a trial ends as a fall. Source: published unless said otherwise."""
 
     anchor_z_m: float = 0.25
@@ -186,7 +185,7 @@ class FallRules(Frozen):
 FALLS = FallRules()
 
 
-class ScoreWeights(Frozen):
+class ScoreWeights(Frozen, frozen=True):
     """s = w_t T + w_u U - w_j min(J / J_max, 1) - w_f F. Source: published."""
 
     tracking: float = 0.70
@@ -212,16 +211,16 @@ RECOVERY_FACTOR, RECOVERY_WINDOW_S = 1.5, 1.0
 Source: ours; a diagnostic, not scored."""
 
 
-class VideoSpec(Frozen):
+class VideoSpec(Frozen, frozen=True):
     """Videos of trials; no score depends on them."""
 
     fps: float = 25.0
     """Half the control rate. Source: card."""
-    distance_m: float = 2.8
+    distance_m: float = 2.3
     """Camera to the robot. Source: ours: the robot fills two thirds of the height."""
     azimuth_deg: float = 130.0
     elevation_deg: float = -12.0
-    look_at_z_m: float = 0.75
+    look_at_z_m: float = 0.70
     """Height that the camera looks at, about the pelvis."""
     marker_radius_m: float = 0.035
     """Sphere at each tracked body of the re-anchored reference."""
@@ -252,7 +251,7 @@ def _task(slug: str) -> TaskSpec:
         title=title,
         workflow="policy learning",
         version=FAMILY_VERSION,
-        instruction=INSTRUCTION.format(title=title),
+        instruction=INSTRUCTION.format(title=title, slug=slug),
         budget=Budget(
             agent_wall_s=AGENT_WALL_S,
             verify_wall_s=VERIFY_WALL_S,
@@ -273,7 +272,6 @@ def _task(slug: str) -> TaskSpec:
         profiles=("onnx",),
         n_trials=N_HIDDEN,
         agent_files=AGENT_FILES,
-        hidden_tokens=HIDDEN_TOKENS,
         draw_key=slug,
         ended=("anchor_z", "tilt", "ee_z"),
         floor=FLOOR,
@@ -339,8 +337,8 @@ CARD = FamilyCard(
         "s   = clip(0.7 T + 0.3 U - 0.15 min(J/J_max, 1) - 0.05 F, 0, 1)",
         "reward = mean of 8 trials; at most 0.1 if a gate (stable, deterministic) is false",
     ),
-    dev="`rle dev f04/dance --submission DIR` evaluates a submission on the published seeds "
-    "101, 211, 307 with the scored loop; the scene, the training environment, the PPO baseline and the reference are "
+    dev="`rle dev f04/dance --submission DIR` (the same as `python -m families.f04_tracking.dev f04/dance "
+    "--submission DIR`) evaluates a submission on the published seeds 101, 211, 307 with the scored loop; the scene, the training environment, the PPO baseline and the reference are "
     "plain files to use and to change.",
     history=(("1.0.0", "first version"),),
 )

@@ -313,6 +313,7 @@ def film_record(
     """Video of a recorded trial, 25 frames per second, on the trial's own floor."""
     every = round(spec.CONTROL_HZ / spec.VIDEO.fps)
     g1 = scene.build(spec.EVAL_TIMESTEP_S, drawn.dynamics, drawn.terrain)
+    g1.model.vis.quality.offsamples = 0  # two thirds of a frame on a software renderer
     states, video = record.qpos[::every], spec.VIDEO
     view, option = mujoco.MjvCamera(), mujoco.MjvOption()
     view.distance, view.azimuth, view.elevation = (

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from typing import Any
 
 import tyro
 from rich.console import Console
@@ -19,7 +20,7 @@ class List:
     """Machine-readable output."""
 
     def run(self) -> int:
-        rows = []
+        rows: list[dict[str, Any]] = []
         for task_id in registry.TASK_IDS:
             family = task_id.split("/")[0]
             spec = registry.get(task_id) if family in registry.landed_families() else None

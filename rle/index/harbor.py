@@ -12,8 +12,7 @@ import msgspec
 
 from rle import registry
 from rle.errors import UserError
-from rle.index.model import Attempt, Cell, Status, System, cell_from_report
-from rle.report import read_report
+from rle.index.model import Attempt, Cell, Status, System, cell_from_report, report_at
 
 _AGENT_TIMEOUTS = ("AgentTimeoutError", "AgentSetupTimeoutError")
 _VERIFIER_TIMEOUTS = ("VerifierTimeoutError",)
@@ -118,7 +117,7 @@ def _cell(trial: Path, result: dict[str, Any]) -> Cell:
         "status": status,
     }
     if path.is_file() and not path.is_symlink():
-        cell = cell_from_report(read_report(path.read_bytes()), str(path))
+        cell = cell_from_report(report_at(path), str(path))
         if result.get("reward_valid", True) or cell.outcome == "infrastructure_error":
             return msgspec.structs.replace(cell, **session)
         return msgspec.structs.replace(

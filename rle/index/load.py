@@ -19,11 +19,14 @@ from rle.index.model import (
     Run,
     System,
     cell_from_report,
+    report_at,
 )
-from rle.report import Report, read_report
+from rle.report import Report
 
 _RUN_FOLDER = re.compile(r"run[-_ ]?(\d+)", re.IGNORECASE)
 _TASK_KEY = re.compile(rb'"f\d\d/[a-z0-9-]+"\s*:')
+_PAGES = frozenset({".html", ".csv"})
+_OUTPUT_SCHEMAS = ("rle-index/1", "rle-regrade/1")
 MAX_INFRA = 2
 """Infrastructure errors of one cell after which it stays missing: re-runs cannot be bought."""
 
@@ -37,16 +40,17 @@ def load(
         results: Folders with `report.json` in them or below, or `rle-index-input/1` files. `NAME=PATH`
             names the system; without a name, a folder belongs to `system`.
         harbor: Harbor job folders.
-        system: Name for folders without one; default: name of the first such folder.
+        system: Name for folders without one; default: name of the folder that holds them all.
         runs: Expected number of runs. With exactly that many folders, each folder is one run.
 
     Raises:
         UserError: A source that is missing, unreadable or holds two results for one cell.
     """
-    named = [_split_name(str(path)) for path in results]
+    named = [(n, p) for n, p in (_split_name(str(path)) for path in results) if not _is_output(p)]
     folders = [(name, path) for name, path in named if not path.is_file()]
     unnamed = [path for name, path in folders if name is None]
-    default = system or (unnamed[0].resolve().name if unnamed else "system")
+    common = os.path.commonpath([path.resolve() for path in unnamed]) if unnamed else ""
+    default = system or Path(common).name or "system"
     attempts: list[Attempt] = []
     given: list[System] = []
     for name, path in named:
@@ -76,6 +80,16 @@ def _split_name(text: str) -> tuple[str | None, Path]:
     return None, Path(text)
 
 
+def _is_output(path: Path) -> bool:
+    """Whether a file is something our own commands wrote there: `rle index results/*` meets its pages."""
+    if not path.is_file():
+        return False
+    if path.suffix in _PAGES:
+        return True
+    head = path.read_bytes()[:200].decode(errors="replace") if path.suffix == ".json" else ""
+    return any(f'"{schema}"' in head for schema in _OUTPUT_SCHEMAS)
+
+
 # ------------------------------------------------------------------------------------ OUT folders
 
 
@@ -99,7 +113,7 @@ def _from_folder(folder: Path, owner: str, run: int | None) -> list[Attempt]:
             cell=_cell(report, path),
             source=str(path.parent),
         )
-        for path, report in ((path, _read(path)) for path in reports)
+        for path, report in ((path, report_at(path)) for path in reports)
     ]
 
 
@@ -107,15 +121,6 @@ def _run_number(path: Path) -> int:
     """The number of a folder `run2` on the way; 1 where no folder says so."""
     numbers = [int(m[1]) for part in path.parts if (m := _RUN_FOLDER.fullmatch(part))]
     return numbers[-1] if numbers else 1
-
-
-def _read(path: Path) -> Report:
-    try:
-        return read_report(path.read_bytes())
-    except msgspec.MsgspecError as error:
-        raise UserError(
-            f"{path} is no rle-report/1 ({error}); verify the submission again, or leave it out"
-        ) from None
 
 
 def _cell(report: Report, path: Path) -> Cell:

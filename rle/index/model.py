@@ -1,10 +1,12 @@
 """What goes into the Index: systems, runs and cells. `rle-index-input/1` is this module as JSON."""
 
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from rle.report import ErrorRecord, Outcome, Report, Row
+from rle.errors import UserError
+from rle.report import ErrorRecord, Outcome, Report, Row, read_report
 
 INPUT_SCHEMA = "rle-index-input/1"
 
@@ -102,6 +104,20 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 def input_schema() -> dict[str, Any]:
     """JSON schema of `rle-index-input/1`."""
     return msgspec.json.schema(IndexInput)
+
+
+def report_at(path: Path) -> Report:
+    """Reads a `report.json`.
+
+    Raises:
+        UserError: It is not one.
+    """
+    try:
+        return read_report(path.read_bytes())
+    except msgspec.MsgspecError as error:
+        raise UserError(
+            f"{path} is no rle-report/1 ({error}); verify the submission again, or leave it out"
+        ) from None
 
 
 def cell_from_report(report: Report, path: str) -> Cell:

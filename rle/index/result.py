@@ -151,6 +151,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     interval: tuple[float, float]
     share_above: float
     """Share of replicates with a above b."""
+    differs: list[str] = []
+    """Why the two are not comparable (marks, family versions); empty where they are."""
 
 
 class PublishedRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -232,10 +234,11 @@ def result_schema() -> dict[str, Any]:
 
 
 def _line(label: str, score: Estimate, counts: Counts) -> str:
-    low, high = (100 * v for v in score.trials)
     done = f"{counts.n_scored}/{counts.n_cells} scored"
-    value = f"{100 * score.value:5.1f}" if counts.n_scored or counts.n_invalid else "    -"
-    return f"  {label:<47}{value}  [{low:5.1f}, {high:5.1f}]  {done}"
+    if counts.n_scored + counts.n_invalid + counts.n_budget == 0:
+        return f"  {label:<47}{'-':>5}  {'not run':<14}  {done}"
+    low, high = (100 * v for v in score.trials)
+    return f"  {label:<47}{100 * score.value:5.1f}  [{low:5.1f}, {high:5.1f}]  {done}"
 
 
 def _system_text(result: IndexResult, system: SystemResult) -> str:
@@ -273,6 +276,7 @@ def _comparison_text(result: IndexResult) -> str:
     lines = [
         f"{c.a} - {c.b}: {100 * c.difference:+.1f} [{100 * c.interval[0]:+.1f}, "
         f"{100 * c.interval[1]:+.1f}], above in {100 * c.share_above:.0f} % of replicates"
+        + (f"; NOT comparable: {'; '.join(c.differs)}" if c.differs else "")
         for c in result.comparisons
     ]
     return "\n\n" + "\n".join(lines) if lines else ""

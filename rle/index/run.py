@@ -28,7 +28,7 @@ class IndexOptions:
     harbor: tuple[Path, ...] = ()
     """Harbor job folders, jobs/<job>."""
     system: str | None = None
-    """Name for results that bring none; default: the first folder's name."""
+    """Name for results that bring none; default: name of the folder that holds them all."""
     runs: int | None = None
     """Runs of each system; a run without a task counts 0. With as many folders, each is one run."""
     tier: Literal["full", "lite"] = "full"
@@ -138,4 +138,27 @@ def _compare(a: SystemResult, b: SystemResult, differences: np.ndarray) -> Compa
         difference=a.index.value - b.index.value,
         interval=(float(low), float(high)),
         share_above=float(np.mean(differences > 0)),
+        differs=differences_of_kind(a, b),
     )
+
+
+def differences_of_kind(a: SystemResult, b: SystemResult) -> list[str]:
+    """What makes two systems' numbers incomparable: marks of one alone, other family versions."""
+    found = [
+        f"only {s.name} is {m}" for s, o in ((a, b), (b, a)) for m in s.marks if m not in o.marks
+    ]
+    versions = [_family_versions(s) for s in (a, b)]
+    for family in sorted(versions[0].keys() & versions[1].keys()):
+        if versions[0][family] != versions[1][family]:
+            mine, other = ("/".join(sorted(v[family])) for v in versions)
+            found.append(f"{family} {mine} against {other}")
+    return found
+
+
+def _family_versions(system: SystemResult) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for task in system.tasks:
+        for item in task.cells:
+            if item.cell.family_version:
+                found.setdefault(task.id.split("/")[0], set()).add(item.cell.family_version)
+    return found

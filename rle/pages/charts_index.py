@@ -42,7 +42,6 @@ class Line:
     """One row of a dot-and-interval plot, in 0..1."""
 
     label: str
-    note: str
     color: str
     marks: list[Mark]
     """First the system that the page is about."""
@@ -76,10 +75,8 @@ def profile(
     def line(group: GroupResult, color: str, strong: bool, gap: float) -> Line:
         marks = [_mark(s.group(group.id), ran(s.group(group.id))) for s in (system, *others)]
         marks += [_published(row.families.get(group.id)) for row in published]
-        counts = group.counts
         return Line(
             label=group.title if strong else f"{group.id} {group.title}",
-            note=f"{counts.n_scored}/{counts.n_cells}",
             color=color,
             marks=marks,
             strong=strong,
@@ -115,7 +112,6 @@ def family_tasks(
             lines.append(
                 Line(
                     label=f"{band}: {slug}" if band else slug,
-                    note=f"n={task.n_trials}" if task.n_trials else "",
                     color=color_of(family),
                     marks=marks,
                     gap=0.5 if i == 0 and number > 0 else 0.0,
@@ -127,6 +123,20 @@ def family_tasks(
         values = sorted(t.score.value for t in scored)
         alt += f"; scores run from {x100(values[0])} to {x100(values[-1])} of 100"
     return dots(lines, _legend_names(system, others), f"{alt}.")
+
+
+def credits(family: str, found: Sequence[tuple[str, float | None, float]]) -> Drawing:
+    """The credits of a family of one task, each (label, value, scale): its stages, its arms."""
+    lines = [
+        Line(
+            label=label,
+            color=color_of(family),
+            marks=[Mark(value=None if value is None else scale * value, interval=None)],
+        )
+        for label, value, scale in found
+    ]
+    known = ", ".join(f"{line.label} {x100(line.marks[0].value)}" for line in lines)
+    return dots(lines, [""], f"Credits of {registry.FAMILY_TITLES[family]}, of 100: {known}.")
 
 
 def _legend_names(system: SystemResult, others: Sequence[SystemResult]) -> list[str]:

@@ -80,9 +80,11 @@ def _draw_bar(axes: Axes, i: int, bar: _Bar, color: str, narrow: bool, length: f
     at = i + 0.2 if narrow else float(i)
     thick = 0.34 if narrow else 0.56
     costs = row.value < 0
+    neutral = row.ceiling is None and not is_total
+    edge = COLOR["bad"] if costs else COLOR["muted"] if neutral else color
     axes.barh(
         at, 100 * row.value, left=100 * start, height=thick,
-        color=color if not costs else "none", edgecolor=COLOR["bad"] if costs else color,
+        color="none" if costs or neutral else color, edgecolor=edge,
         hatch="////" if costs else None, linewidth=1.2,
     )  # fmt: skip
     most = "" if row.ceiling is None else f"of {signed(row.ceiling)}"
@@ -162,7 +164,8 @@ def axis_tops(rows: Sequence[Row], curves: Sequence[Curve]) -> dict[str, float]:
     tops = {}
     for curve in curves:
         values = [curve.scale * v for row in rows for v in row.series.get(curve.series, [])]
-        tops[curve.series] = round_up(max([*values, *(limit for limit, _ in curve.limits), 1e-9]))
+        limits = [1.2 * limit for limit, _ in curve.limits]
+        tops[curve.series] = round_up(max([*values, *limits, 1e-9]))
     return tops
 
 

@@ -6,6 +6,11 @@ A family that wants more than the defaults has a module `figures.py` with any of
         Which of `Row.series` to draw per trial over `t_s`, first one largest. Default: the first series.
     NATIVE: tuple[Native, ...]
         Columns of native metrics on the Index page. Default: none.
+    CREDITS: tuple[Native, ...]
+        Metrics of `reward.json`, in 0..1 after `scale`, that the family's figure shows in place of its
+        tasks (a family of one task: its stages, its arms). Default: the tasks.
+    ENDED: dict[str, str]
+        Words for the family's own values of `Row.ended`. Default: the value itself.
     TASK_GROUPS: dict[str, str]
         Band of each task (level, difficulty) for the family's figure. Default: no bands.
     VIDEO_NOTE: str
@@ -15,6 +20,10 @@ A family that wants more than the defaults has a module `figures.py` with any of
         event and the score.
     def parts(report: Report) -> list[Part]
         What earned and what cost: shares of the reward that add up to it. Default: no bar.
+
+Pictures and films need no hook: in a verification's folder, or in `media/` below it, `<trial>.mp4` with its
+poster `<trial>.jpg` is the film of a trial, `<trial>_seen_<what>.jpg` what the agent saw in it, and
+`picture_<what>.png` a picture of the submission, shown on both pages.
 """
 
 import functools
@@ -74,7 +83,9 @@ class Hooks:
     parts: Callable[[Report], list[Part]]
     curves: tuple[Curve, ...] = ()
     native: tuple[Native, ...] = ()
+    credits: tuple[Native, ...] = ()
     task_groups: dict[str, str] = field(default_factory=dict)
+    ended: dict[str, str] = field(default_factory=dict)
     video_note: str = ""
 
 
@@ -108,7 +119,9 @@ def hooks_of(family: str) -> Hooks:
         parts=getattr(module, "parts", no_parts),
         curves=getattr(module, "CURVES", ()),
         native=getattr(module, "NATIVE", ()),
+        credits=getattr(module, "CREDITS", ()),
         task_groups=getattr(module, "TASK_GROUPS", {}),
+        ended=getattr(module, "ENDED", {}),
         video_note=getattr(module, "VIDEO_NOTE", ""),
     )
 

@@ -1,7 +1,6 @@
 """The Index page: what it shows, computed from an `IndexResult`."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from rle.index.assemble import session_hours
 from rle.index.failures import MEANING, Category, endings
 from rle.index.result import GroupResult, IndexResult, RunCell, SystemResult, TaskResult
-from rle.pages import charts_index, text
+from rle.pages import charts_index, media, text
 from rle.pages.hooks import Native, hooks_of
 from rle.pages.render import write_page
 from rle.pages.svg import WORKFLOW_COLOR
@@ -59,7 +58,7 @@ def context(result: IndexResult, folder: Path) -> dict[str, Any]:
         else "",
         "tree": tree,
         "outcomes": [o for o in text.OUTCOME_TEXT if any(o in row["outcomes"] for row in rows)],
-        "families": [_family(result, family) for family in shown],
+        "families": [_family(result, family, folder) for family in shown],
         "cost": charts_index.cost_against_score(result.systems),
         "failures": [row for row in failures if any(row["cells"])],
         "absent": [row["category"].replace("_", " ") for row in failures if not any(row["cells"])],
@@ -100,6 +99,11 @@ def _facts(system: SystemResult) -> list[tuple[str, str]]:
         "Budget": system.budget,
         "Notes": system.notes,
     }
+    if system.n_constant:
+        given["Constant"] = (
+            f"{text.plural(system.n_constant, 'task')} with one trial in one run: "
+            "without width in every interval"
+        )
     return [(name, value) for name, value in given.items() if value]
 
 
@@ -139,7 +143,7 @@ def _task_row(task: TaskResult, folder: Path, full: bool) -> dict[str, Any]:
         "outcomes": outcomes,
         "runs": f"{n_best} of {len(outcomes)} runs" if len(outcomes) > 1 else "",
         "note": next((item.note for item in task.cells if item.note), ""),
-        "flags": sorted({flag for item in task.cells for flag in item.cell.flags}),
+        "flags": sorted({flag for item in task.cells for flag in _flags(item)}),
         "has_interval": task.n_trials > 1,
         "lift": task.lift if value is not None else None,
         "verify_s": _mean([item.cell.verify_wall_s for item in task.cells]),
@@ -148,6 +152,12 @@ def _task_row(task: TaskResult, folder: Path, full: bool) -> dict[str, Any]:
         "href": next((href for item in task.cells if (href := _href(item, folder))), None),
         "evidence": "\n".join(_evidence(item, full) for item in task.cells if _has_result(item)),
     }
+
+
+def _flags(item: RunCell) -> list[str]:
+    """Flags of a cell, and suspicions that a family raised as a metric (`suspect_...: 1`)."""
+    suspicions = [k for k, v in item.cell.metrics.items() if k.startswith("suspect_") and v > 0]
+    return [*item.cell.flags, *suspicions]
 
 
 def _has_result(item: RunCell) -> bool:
@@ -167,7 +177,7 @@ def _href(item: RunCell, folder: Path) -> str | None:
     page = report.with_name(REPORT_PAGE)
     for target in (page, report):
         if target.is_file():
-            return Path(os.path.relpath(target, folder)).as_posix()
+            return media.href(target, folder)
     return None
 
 
@@ -195,14 +205,22 @@ def _evidence(item: RunCell, full: bool) -> str:
 # ---------------------------------------------------------------------------- families, failures
 
 
-def _family(result: IndexResult, group: GroupResult) -> dict[str, Any]:
-    """Native metrics and the figure of one family: per task, or per system where there are several."""
+def _family(result: IndexResult, group: GroupResult, folder: Path) -> dict[str, Any]:
+    """Native metrics, figure and pictures of one family.
+
+    One system alone: a line per task and their mean. Several: a line per system, its mean over the tasks.
+    """
     hooks = hooks_of(group.id)
     system, *others = result.systems
-    if others:
-        rows = [(s.name, [s.task(t) for t in group.members]) for s in result.systems]
-    else:
-        rows = [(t, [system.task(t)]) for t in group.members]
+    rows = [(s.name, [s.task(t) for t in group.members]) for s in result.systems]
+    if not others:
+        every = rows[0][1]
+        rows = [(task.id, [task]) for task in every]
+        rows += [("mean of the tasks", every)] if len(every) > 1 else []
+    credits = [
+        (n.label, _native([system.task(t) for t in group.members], n), n.scale)
+        for n in hooks.credits
+    ]
     return {
         "id": group.id,
         "title": group.title,
@@ -211,8 +229,25 @@ def _family(result: IndexResult, group: GroupResult) -> dict[str, Any]:
             {"name": name, "cells": [(_native(tasks, n), n) for n in hooks.native]}
             for name, tasks in rows
         ],
-        "drawing": charts_index.family_tasks(group.id, system, others, hooks),
+        "drawing": charts_index.credits(group.id, credits)
+        if credits
+        else charts_index.family_tasks(group.id, system, others, hooks),
+        "pictures": [
+            {**picture, "system": s.name}
+            for s in result.systems
+            for picture in _pictures(s, group, folder)
+        ],
     }
+
+
+def _pictures(system: SystemResult, group: GroupResult, folder: Path) -> list[dict[str, str]]:
+    """Pictures of a system's submissions to a family, from the first run that has some."""
+    for item in (item for t in group.members for item in system.task(t).cells):
+        if item.cell.report is not None:
+            found = media.pictures(Path(item.cell.report).parent, folder)
+            if found:
+                return found
+    return []
 
 
 def _native(tasks: list[TaskResult], native: Native) -> float | None:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import math
-import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from rle.index.check import reference_kind
 from rle.index.confidence import Draw, can_resample, cell_replicates, family_resampler, generator
 from rle.index.model import cell_from_report
 from rle.index.result import Estimate
-from rle.pages import charts_report, text
+from rle.pages import charts_report, media, text
 from rle.pages.hooks import Hooks, curves_of, hooks_of
 from rle.pages.render import write_page
 from rle.pages.svg import COLOR, WORKFLOW_COLOR
@@ -26,7 +25,6 @@ from rle.spec import TaskSpec
 from rle.stats import percentile_interval
 
 _REPLICATES = 5000
-_IMAGES = (".jpg", ".png")
 
 
 def write(folder: Path, path: Path) -> None:
@@ -48,7 +46,7 @@ def write(folder: Path, path: Path) -> None:
             f"{source} is no rle-report/1 ({error}); verify the submission again"
         ) from None
     page = context(report, hashlib.sha256(data).digest(), folder, path.parent)
-    write_page(path, "report.html.j2", **page, json_href=_href(source, path.parent))
+    write_page(path, "report.html.j2", **page, json_href=media.href(source, path.parent))
 
 
 def context(report: Report, seed: bytes, folder: Path, page_folder: Path) -> dict[str, Any]:
@@ -80,13 +78,17 @@ def context(report: Report, seed: bytes, folder: Path, page_folder: Path) -> dic
         "goals": _goals(task),
         "pass_mark": task.pass_mark if task else None,
         "passed": None if task is None or report.reward is None else reward >= task.pass_mark,
-        "endings": Counter(row.ended for row in report.rows).most_common(),
+        "endings": [
+            (hooks.ended.get(ended, ended.replace("_", " ")), n)
+            for ended, n in Counter(row.ended for row in report.rows).most_common()
+        ],
         "verdict": verdict(found, _trust_text(report)),
         "marks": found,
         "parts": charts_report.parts(terms, reward, COLOR[hue]) if terms else None,
         "trials": _trials(report, hooks, COLOR[hue], folder, page_folder),
         "legend": _legend(report.rows, hooks),
         "caption": f"The trial as the verifier saw it{hooks.video_note}.",
+        "pictures": media.pictures(folder, page_folder),
         "checks": _checks(report.thresholds),
         "native": sorted(report.metrics.items()),
         "facts": _facts(report),
@@ -160,16 +162,16 @@ def _trials(
         sentence = hooks.sentence(row)
         alt = f"Trial {row.id}, score {text.x100(row.score)}: {sentence}."
         drawing = charts_report.trial(row, curves, span_s, tops, color, alt) if curves else None
-        stem = _stem(row, report.rows.index(row), folder)
+        video, poster = media.film(row, report.rows.index(row), folder, page_folder)
         found.append(
             {
                 "row": row,
                 "sentence": sentence[:1].upper() + sentence[1:],
                 "drawing": drawing,
                 "evidence": _evidence(row),
-                "video": _href(stem.with_suffix(".mp4"), page_folder) if stem else None,
-                "poster": _poster(stem, page_folder) if stem else None,
-                "seen": _seen(row, folder, page_folder),
+                "video": video,
+                "poster": poster,
+                "seen": media.seen(row, folder, page_folder),
             }
         )
     return found
@@ -180,35 +182,6 @@ def _evidence(row: Row) -> str:
     plain = msgspec.to_builtins(msgspec.structs.replace(row, series={}))
     plain["series"] = f"{len(row.series)} curves, see report.json"
     return json.dumps(plain, indent=1)
-
-
-def _stem(row: Row, number: int, folder: Path) -> Path | None:
-    """Video of a trial without its suffix: `t00.mp4` or `trial0.mp4`, beside the report or in `media/`."""
-    for base in (folder, folder / "media"):
-        for name in (row.id, f"trial{number}"):
-            if (base / f"{name}.mp4").is_file():
-                return base / name
-    return None
-
-
-def _poster(stem: Path, page_folder: Path) -> str | None:
-    files = (stem.with_suffix(suffix) for suffix in _IMAGES)
-    return next((_href(f, page_folder) for f in files if f.is_file()), None)
-
-
-def _seen(row: Row, folder: Path, page_folder: Path) -> list[dict[str, str]]:
-    """Camera images `<id>_seen_<what>.jpg` of a trial, in order of name."""
-    found = []
-    for base in (folder, folder / "media"):
-        for path in sorted(base.glob(f"{row.id}_seen_*")):
-            if path.suffix in _IMAGES:
-                what = path.stem.split("_seen_", 1)[1].replace("_", " ")
-                found.append({"href": _href(path, page_folder), "alt": f"{row.id}: {what}"})
-    return found
-
-
-def _href(path: Path, page_folder: Path) -> str:
-    return Path(os.path.relpath(path, page_folder)).as_posix()
 
 
 def _legend(rows: list[Row], hooks: Hooks) -> str:
@@ -284,10 +257,30 @@ def _facts(report: Report) -> list[tuple[str, str]]:
     return facts
 
 
+class _Regraded(msgspec.Struct):
+    """The fields of a `regrade.json` entry that the page tells."""
+
+    path: str
+    old: float | None
+    new: float | None = None
+    kind: str = ""
+    note: str = ""
+
+
+class _RegradeRecord(msgspec.Struct):
+    results: list[_Regraded] = []
+
+
 def _regrade(folder: Path) -> str:
-    """One line from `regrade.json`, if the folder has been regraded."""
-    path = folder / "regrade.json"
-    if not path.is_file():
-        return ""
-    value = msgspec.json.decode(path.read_bytes())
-    return ", ".join(f"{k} {v}" for k, v in value.items() if isinstance(v, str | float | int))
+    """What `rle regrade` last said of this folder's report; it writes beside it or one folder above."""
+    report = (folder / "report.json").resolve()
+    for base in (folder, folder.parent):
+        if not (base / "regrade.json").is_file():
+            continue
+        record = msgspec.json.decode((base / "regrade.json").read_bytes(), type=_RegradeRecord)
+        for found in record.results:
+            if Path(found.path).resolve() == report:
+                note = f" ({found.note})" if found.note else ""
+                scores = f"{text.x100(found.new)} now, {text.x100(found.old)} then"
+                return f"{found.kind.replace('_', ' ')}, {scores}{note}."
+    return ""

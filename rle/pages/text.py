@@ -37,7 +37,7 @@ OUTCOME_SIGN: dict[str, str] = {
 
 def x100(value: float | None, digits: int = 1) -> str:
     """A share in per cent, one decimal; a dash for None."""
-    return DASH if value is None else f"{100.0 * value:.{digits}f}"
+    return DASH if value is None else f"{100.0 * value:.{digits}f}".replace("-", "−")
 
 
 def signed(value: float) -> str:

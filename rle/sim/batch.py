@@ -126,6 +126,14 @@ class BatchSim(Protocol):
         """The largest buffer overflow since the last call, None without one."""
         ...
 
+    def simulator_state(self) -> dict[str, np.ndarray] | None:
+        """Full state, warm starts and parameters included; None where a backend cannot give it."""
+        ...
+
+    def restore(self, saved: dict[str, np.ndarray]) -> None:
+        """Puts back what `simulator_state` gave; the continuation is bit-exact."""
+        ...
+
     def close(self) -> None:
         """Frees threads and graphs."""
         ...

@@ -267,6 +267,14 @@ class WarpBatch:
             return Overflow(self.nworld, "nconmax", self._nconmax, -(-most // self.nworld))
         return None
 
+    def simulator_state(self) -> None:
+        """Contact buffers and islands cannot be put back bit for bit: a resumed run starts anew."""
+
+    def restore(self, saved: dict[str, np.ndarray]) -> None:
+        raise UserError(
+            "warp backends cannot restore a state; start new episodes", code="backend_limit"
+        )
+
     def close(self) -> None:
         self._graphs.clear()
 

@@ -7,6 +7,7 @@ in the thread that stepped), and `check` turns a warning count or a non-finite s
 
 import threading
 from collections import deque
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from rle.errors import SimulationError
 
 _MAX_KEPT = 100
-_local = threading.local()
+_local: Any = threading.local()
 
 
 def install_warning_handler() -> None:
@@ -30,7 +31,7 @@ def _keep(text: str) -> None:
 
 def take_warnings() -> list[str]:
     """Returns and forgets the texts that MuJoCo reported in this thread, oldest first."""
-    texts = list(getattr(_local, "texts", ()))
+    texts: list[str] = list(getattr(_local, "texts", ()))
     if texts:
         _local.texts.clear()
     return texts

@@ -19,7 +19,7 @@ from tests.verifier.fake_family import ONNX
 from verifier.box import onnx_box, onnx_check
 from verifier.box.wire import Fault
 
-LIMITS = Limits(call_cap_s=2.0, total_cap_s=30.0)
+LIMITS = Limits(call_cap_s=20.0, total_cap_s=60.0)
 OBS = np.array([[0.4, -0.2, 0.0, 0.0]], np.float32)
 
 

@@ -15,7 +15,7 @@ from rle.verify_api import Limits, TrialFault
 from tests.attacks.support import refused
 from verifier.isolation.launch import processes_of
 
-LIMITS = Limits(call_cap_s=5.0, total_cap_s=30.0)
+LIMITS = Limits(call_cap_s=20.0, total_cap_s=120.0)
 CONTRACT = PythonContract(
     entry="probe.py",
     required=("act",),
@@ -246,15 +246,15 @@ IPC = {
     "73 four GiB": ("os.write(4, HEADER.pack(2**32 - 1, 18, 2))", "ipc.frame"),
     "73 wrong sequence": ("os.write(4, HEADER.pack(8, 18, 99) + bytes(8))", "ipc.frame"),
     "73 unknown type": ("os.write(4, HEADER.pack(8, 77, 2) + bytes(8))", "ipc.frame"),
-    "73 short reply": ("os.write(4, HEADER.pack(4, 18, 2) + bytes(4))", "ipc.frame"),
-    "73 half a frame": ("os.write(4, HEADER.pack(8, 18, 2)); time.sleep(9)", "worker.time"),
+    "73 short reply": ("os.write(4, HEADER.pack(4, 18, 2) + bytes(4))", EXTRA),
+    "73 half a frame": ("os.write(4, HEADER.pack(8, 18, 2)); time.sleep(99)", "worker.time"),
     "73 dribble": (
-        "os.write(4, HEADER.pack(8, 18, 2)); [(time.sleep(.3), os.write(4, b'x')) for _ in range(9)]",
+        "os.write(4, HEADER.pack(8, 18, 2)); [(time.sleep(.3), os.write(4, b'x')) for _ in range(99)]",
         "worker.time",
     ),
-    "73 deep fault": ("os.write(4, HEADER.pack(2000, 19, 2) + b'\\x91' * 2000)", "ipc.frame"),
+    "73 deep fault": ("os.write(4, HEADER.pack(2000, 19, 2) + b'\\x91' * 2000)", EXTRA),
     "74 fault with a text": (
-        "os.write(4, HEADER.pack(len(FAULT), 19, 2) + FAULT)",
+        "os.write(4, HEADER.pack(len(FAULT), 19, 2) + FAULT); time.sleep(1)",
         "action.raised",
     ),
 }
@@ -280,7 +280,7 @@ def act(number):
 """
     text = text.replace("import msgspec, struct", "import msgspec, struct, fcntl" + FIND_CHANNEL)
     ctx = make_context({"probe.py": text})
-    limits = Limits(call_cap_s=1.0, total_cap_s=30.0)
+    limits = Limits(call_cap_s=2.0 if code == "worker.time" else 20.0, total_cap_s=60.0)
     with ctx.worker("python", ctx.check("python", CONTRACT), limits) as worker:
         if code is None:
             assert worker.act(np.array(0.0))[0] == 0.0

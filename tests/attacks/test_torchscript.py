@@ -20,7 +20,7 @@ CONTRACT = TorchScriptContract(
     output=ArraySpec("y", (1, 3), "float32"),
     max_elements=20_000,
 )
-LIMITS = Limits(call_cap_s=2.0, total_cap_s=30.0)
+LIMITS = Limits(call_cap_s=5.0, total_cap_s=60.0)
 
 
 class Honest(nn.Module):

@@ -1,5 +1,6 @@
 """Headless Chromium over its own pipe: opens a page, listens to it, asks it, and takes its picture."""
 
+import argparse
 import base64
 import json
 import os
@@ -129,3 +130,22 @@ class Chromium:
             self.problems.append(f"console.{params['type']}: {params['args']}")
         elif method == "Log.entryAdded":
             self.problems.append(f"{params['entry']['level']}: {params['entry']['text']}")
+
+
+def main() -> None:
+    """Takes one picture: `python tests/rle/chromium.py PAGE PNG [--width 1440] [--height 2400] [--dark]`."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("page", type=Path)
+    parser.add_argument("png", type=Path)
+    parser.add_argument("--width", type=int, default=1440)
+    parser.add_argument("--height", type=int, help="pixels from the top; all of the page if absent")
+    parser.add_argument("--dark", action="store_true")
+    given = parser.parse_args()
+    browser = Chromium()
+    browser.open(given.page, given.width, dark=given.dark)
+    browser.screenshot(given.png, given.height)
+    browser.close()
+
+
+if __name__ == "__main__":
+    main()

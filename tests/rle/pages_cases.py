@@ -102,6 +102,7 @@ def _media(out: Path) -> None:
     (out / "t00.mp4").write_bytes(b"not a film")
     Image.new("RGB", (64, 36), (40, 90, 60)).save(out / "t00.jpg")
     Image.new("RGB", (64, 36), (90, 40, 60)).save(out / "t01_seen_7.4_s.png")
+    Image.new("RGB", (64, 36), (40, 60, 90)).save(out / "picture_front_view.png")
 
 
 def falling_row(**fields) -> Row:

@@ -148,7 +148,7 @@ def test_csv_has_every_cell_and_every_native_metric(tmp_path):
 def test_summary_never_prints_a_zero_for_what_was_not_run(tmp_path):
     text = index_of(tmp_path, system("s", {"f04/run": scored(0.5)})).summary()
     f01 = next(line for line in text.splitlines() if "f01" in line)
-    assert " - " in f01 and " 0/15 scored" in f01
+    assert "-  not run" in f01 and " 0/15 scored" in f01 and "0.0" not in f01
     assert "50 not run (count 0)" in text
 
 

@@ -45,6 +45,12 @@ def test_name_equals_path_names_the_system(tmp_path):
     assert sorted(s.name for s in result.systems) == ["first", "second"]
 
 
+def test_folders_without_a_name_take_that_of_the_folder_that_holds_them(tmp_path):
+    both = [write_out(tmp_path / "ours" / t, report(f"f04/{t}")) for t in ("dance", "run")]
+    assert index_of(*both).systems[0].name == "ours"
+    assert index_of(both[0]).systems[0].name == "dance"
+
+
 def test_run_folders_are_runs(tmp_path):
     for run in (1, 2):
         write_out(tmp_path / f"run{run}" / "f04-dance", report())
@@ -103,6 +109,14 @@ def test_links_are_not_followed(tmp_path):
     write_out(out / "f04-dance", report())
     (out / "linked").symlink_to(tmp_path / "elsewhere")
     assert index_of(out).systems[0].counts.n_scored == 1
+
+
+def test_pages_and_records_of_our_own_are_no_results(tmp_path):
+    out = write_out(tmp_path / "f04-dance", report())
+    (tmp_path / "index.html").write_text("<!doctype html>")
+    (tmp_path / "index.json").write_text(json.dumps(index_of(out).to_json(), indent=1))
+    (tmp_path / "regrade.json").write_text('{"schema": "rle-regrade/1", "results": []}')
+    assert index_of(*sorted(tmp_path.iterdir())).systems[0].counts.n_scored == 1
 
 
 def test_nothing_there_says_what_to_do(tmp_path):
@@ -200,6 +214,10 @@ def test_harbor_timeout_is_still_graded_and_an_invalid_reward_is_not(tmp_path):
     write_harbor_trial(tmp_path / "graded", "one", report(), **timeout)
     cell = read_jobs(tmp_path / "graded")[0].cell
     assert (cell.outcome, cell.status) == ("scored", "agent_timeout")
+    broken = write_harbor_trial(tmp_path / "broken", "one", report())
+    (broken / "verifier" / "report.json").write_text("{}")
+    with pytest.raises(UserError, match="no rle-report/1"):
+        read_jobs(tmp_path / "broken")
     write_harbor_trial(tmp_path / "void", "one", report(), reward_valid=False)
     write_harbor_trial(tmp_path / "lost", "one", None)
     for job in ("void", "lost"):

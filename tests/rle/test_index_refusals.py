@@ -113,6 +113,16 @@ def test_lite_is_said_in_the_title(tmp_path):
     assert result.systems[0].marks == ["lite"]
 
 
+def test_systems_of_different_kinds_are_not_called_comparable(tmp_path):
+    a = system("a", {"f04/dance": scored(0.5, practice=True, family_version="1.0.0")})
+    b = system("b", {"f04/dance": scored(0.4, family_version="1.1.0")})
+    result = index_of(tmp_path, a, b)
+    assert result.comparisons[0].differs == ["only a is practice", "f04 1.0.0 against 1.1.0"]
+    assert "NOT comparable" in result.summary()
+    same = system("c", {"f04/dance": scored(0.4, family_version="1.1.0")})
+    assert index_of(tmp_path, b, same).comparisons[0].differs == []
+
+
 # -------------------------------------------------------------------------------------- published
 
 FAMILIES = dict(zip([f"f0{i}" for i in range(1, 10)], [90, 60, 30, 80, 40, 50, 70, 20, 60]))

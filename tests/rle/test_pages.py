@@ -9,12 +9,13 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 from index_cases import report as make_report
-from index_cases import rows, tracking_rows, write_out
+from index_cases import rows, scored, tracking_rows, write_out
 from pages_cases import HOSTILE, falling_row, pages
 
 from families.f04_tracking import figures
 from rle.errors import UserError
-from rle.pages import charts_report, hooks, text, write_report_page
+from rle.index.result import RunCell
+from rle.pages import charts_index, charts_report, hooks, index_page, text, write_report_page
 from rle.pages.report_page import margin, reward_interval
 from rle.pages.verdict import verdict
 from rle.report import Row, Threshold
@@ -179,6 +180,13 @@ def test_report_shows_worst_trial_first_with_sentence_and_media():
     assert 't01_seen_7.4_s.png" alt="t01: 7.4 s"' in source
 
 
+def test_pictures_of_a_submission_stand_on_both_pages():
+    assert 'src="picture_front_view.png" alt="front view"' in pages()["f04-dance"].read_text()
+    source = pages()["index"].read_text()
+    assert 'src="results/f04-dance/picture_front_view.png"' in source
+    assert 'alt="reference submissions: front view"' in source
+
+
 def test_report_of_a_closed_gate_says_what_it_cost():
     found = words("f04-run")
     assert "✕ deterministic (closed)" in found and "without them" in found
@@ -204,6 +212,24 @@ def test_page_may_lie_elsewhere_and_still_finds_the_report(tmp_path):
     out = write_out(tmp_path / "out", make_report(rows=[]))
     write_report_page(out, tmp_path / "pages" / "dance.html")
     assert 'href="../out/report.json"' in (tmp_path / "pages" / "dance.html").read_text()
+
+
+def test_last_regrade_is_told(tmp_path):
+    out = write_out(tmp_path / "out", make_report(rows=[]))
+    entry = {
+        "path": str(out / "report.json"),
+        "task": "f04/dance",
+        "old": 0.5,
+        "new": 0.5,
+        "kind": "same",
+    }
+    for place in (out, tmp_path):
+        (place / "regrade.json").write_text(json.dumps({"results": [entry]}))
+        write_report_page(out, out / "index.html")
+        assert "same, 50.0 now, 50.0 then." in (out / "index.html").read_text()
+        (place / "regrade.json").unlink()
+    write_report_page(out, out / "index.html")
+    assert "Not regraded yet" in (out / "index.html").read_text()
 
 
 def test_interval_of_a_report_holds_its_reward():
@@ -270,6 +296,18 @@ def test_defaults_of_a_family_without_figures():
     assert plain.sentence(row) == "ended by tilt at 7.4 s: fell"
     assert [c.series for c in hooks.curves_of(row, plain)] == ["z_m"]
     assert hooks.default_sentence(Row(id="t", score=0, ended="not_run")) == "was not run"
+
+
+def test_credits_stand_in_for_the_tasks_of_a_family_of_one():
+    drawing = charts_index.credits("f09", [("franka", 0.3, 2.0), ("ur5e", None, 1.0)])
+    assert drawing.alt.endswith("of 100: franka 60.0, ur5e –.")
+    assert ">60.0<" in drawing.wide and "not run" in drawing.wide
+
+
+def test_suspicions_are_said_beside_the_score():
+    cell = scored(0.9, metrics={"suspect_embedded_knowledge": 1.0, "suspect_other": 0.0})
+    item = RunCell(run=1, category="solved", cell=cell)
+    assert index_page._flags(item) == ["suspect_embedded_knowledge"]
 
 
 def test_f04_sentence_tells_the_fall_and_the_push_before_it():

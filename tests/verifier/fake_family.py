@@ -28,7 +28,7 @@ ONNX = OnnxContract(
     symbolic_batch=True,
     probes=OnnxProbes(responsive_pairs=2, finite_inputs=2, max_abs_output=1e4),
 )
-LIMITS = Limits(call_cap_s=2.0, total_cap_s=20.0)
+LIMITS = Limits(call_cap_s=5.0, total_cap_s=60.0)
 TASK = TaskSpec(
     id="f04/dance",
     title="Pull a point to the origin",

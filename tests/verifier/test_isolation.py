@@ -14,6 +14,7 @@ from verifier.box import main as box_main
 from verifier.isolation import landlock, layers, seccomp, selftest
 from verifier.isolation.channel import LOG_BYTES, RingLog
 from verifier.isolation.launch import FIXED_ENV, LaunchSpec, Sandboxed
+from verifier.isolation.worker import SubmissionWorker
 
 LIMITS = Limits(call_cap_s=10.0, total_cap_s=60.0)
 CONTRACT = PythonContract(
@@ -89,9 +90,13 @@ def test_limits_of_a_running_worker(worker):
     assert limits["Max locked memory"] == ["0", "0"]
 
 
+only_root_may_look = pytest.mark.skipif(
+    os.geteuid() != 0, reason="a worker is not dumpable, so only root can look at it"
+)
+
+
+@only_root_may_look
 def test_descriptors_and_environment(worker):
-    if layers.plan("strict").own_uid and os.geteuid() != 0:
-        pytest.skip("a worker of another uid is not readable")
     links = {
         fd: os.readlink(f"/proc/{worker.pid}/fd/{fd}")
         for fd in os.listdir(f"/proc/{worker.pid}/fd")
@@ -102,6 +107,7 @@ def test_descriptors_and_environment(worker):
     assert dict(item.decode().split("=", 1) for item in raw if item) == FIXED_ENV
 
 
+@only_root_may_look
 def test_working_folder_is_empty_and_closed(worker):
     folder = Path(os.readlink(f"/proc/{worker.pid}/cwd"))
     assert list(folder.iterdir()) == [] and folder.stat().st_mode & 0o222 == 0
@@ -248,3 +254,60 @@ def test_the_box_imports_nothing_of_the_project():
     for path in sorted(layers.BOX.glob("*.py")):
         text = path.read_text()
         assert not re.search(r"^\s*(from|import) (rle|families|verifier)\b", text, re.M), path
+
+
+SERVER = """
+import os, socket, threading
+FOLDER = {folder!r}
+def attempt(act):
+    try:
+        act()
+    except (OSError, RuntimeError):
+        return 0.0
+    return 1.0
+def write(path):
+    with open(path, "w") as file:
+        file.write("x")
+def serve():
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(os.path.join(FOLDER, "s.sock"))
+        server.listen()
+def act(number):
+    return [attempt([
+        lambda: write(os.path.join(FOLDER, "out.txt")),
+        lambda: os.rename(os.path.join(FOLDER, "out.txt"), os.path.join(FOLDER, "b.txt")),
+        serve,
+        lambda: threading.Thread(target=os.getpid).start(),
+        lambda: write("/tmp/rle-elsewhere.txt"),
+        lambda: os.rename(os.path.join(FOLDER, "b.txt"), "/tmp/rle-elsewhere.txt"),
+        lambda: os.chmod(os.path.join(FOLDER, "b.txt"), 0o777),
+        lambda: socket.socket(socket.AF_INET),
+        os.fork,
+    ][int(number)])]
+"""
+
+
+def test_writable_folder_threads_and_local_sockets_of_a_serving_profile(make_context, tmp_path):
+    """What `recipe_serve` may do beside the others, and what it still may not."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    ctx = make_context({"look.py": SERVER.format(folder=str(folder))})
+    checked = ctx.check("python", CONTRACT)
+    launch = LaunchSpec(
+        profile="recipe_serve",
+        role="python_box",
+        plan=ctx.settings.plan,
+        submission=ctx.submission.folder,
+        writable=(folder,),
+    )
+    if ctx.settings.plan.own_uid:
+        pytest.skip("the folder would have to belong to the worker's uid")
+    worker = SubmissionWorker(launch, checked, LIMITS)
+    try:
+        worker.load()
+        answers = [worker.act(np.array(float(i)))[0] for i in range(9)]
+    finally:
+        worker.close()
+    # files are 0 bytes long at most in this profile: opening works, writing does not
+    assert answers == [0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    assert (folder / "b.txt").read_bytes() == b""

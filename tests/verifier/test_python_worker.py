@@ -10,7 +10,7 @@ from rle.contracts import Arg, ArraySpec, Function, PythonContract
 from rle.errors import InvalidSubmission
 from rle.verify_api import Limits, TrialFault
 
-LIMITS = Limits(call_cap_s=2.0, total_cap_s=20.0)
+LIMITS = Limits(call_cap_s=20.0, total_cap_s=60.0)
 OBS = Arg(kind="dict", arrays=(ArraySpec("time"), ArraySpec("image", (2, 3), "uint8")))
 POLICY = PythonContract(
     folder="policy",
@@ -46,7 +46,7 @@ def test_object_with_reset_and_dict_observation(make_context):
         worker.reset(cell={"offset": 10.0}, seed=7)
         # 2 * 1.5 + 10 + 7 = 20, and 0 + 1 + ... + 5 = 15
         assert act(worker).tolist() == [20.0, 15.0]
-        assert 0.0 < worker.wall_s < 1.0
+        assert worker.wall_s > 0.0
 
 
 BAD_ANSWERS = {
@@ -224,7 +224,7 @@ def make_policy(): return Policy()
 
 
 LIMIT_CASES = {
-    "sleep": ("import time; time.sleep(9)", "timeout_call", "worker.time"),
+    "sleep": ("import time; time.sleep(99)", "timeout_call", "worker.time"),
     "spin": ("while True: pass", "timeout_call", "worker.time"),
     "exit": ("import sys; sys.exit(0)", "worker_died", "worker.died"),
     "hard exit": ("import os; os._exit(0)", "worker_died", "worker.died"),
@@ -243,7 +243,7 @@ class Policy:
 def make_policy(): return Policy()
 """
     ctx = make_context({"policy/policy.py": text})
-    limits = Limits(call_cap_s=0.5, total_cap_s=20.0)
+    limits = Limits(call_cap_s=0.5 if ended == "timeout_call" else 20.0, total_cap_s=60.0)
     with ctx.worker("python", ctx.check("python", POLICY), limits) as worker:
         worker.reset()
         with pytest.raises(TrialFault) as caught:

@@ -1,9 +1,9 @@
 """Scored oracle of f04: a network that imitates the privileged tracker from noisy observations.
 
 Imitation on the network's own rollouts: robots under the full evaluation draws are driven by the
-tracker first and by the network later; every state they reach is labelled with what the tracker would
-have done, and the network is fitted to all labels. It sees 16 noisy frames, so it can average the noise
-and notice latency; a linear path beside the network carries what a linear filter can do.
+network; every state they reach is labelled with what the tracker would have done, and the network is
+fitted to all labels. With `--base` it does not start from nothing: it corrects the action of the Kalman
+window and LQR gains of `f04_lqg.py`, which know neither latency, nor drawn dynamics, nor that feet slip.
 
     python -m train_baselines.oracles.f04_imitate f04/dance --out assets/oracles/f04/dance
 """
@@ -29,6 +29,8 @@ from families.f04_tracking.export import export_policy
 from families.f04_tracking.reference import Reference, load_clip
 from families.f04_tracking.task import Trial
 from rle import seeds
+from train_baselines.oracles.f04_lqg import MEASURED, KalmanLqr
+from train_baselines.oracles.f04_lqg import Settings as LqgSettings
 from train_baselines.oracles.f04_tracker import Settings as TrackerSettings
 from train_baselines.oracles.f04_tracker import Tracker
 
@@ -40,9 +42,14 @@ class Settings:
     history: int = 16
     """Observation frames that the network sees."""
     hidden: tuple[int, ...] = (256, 128)
+    expert: TrackerSettings = TrackerSettings()
+    base: LqgSettings | None = None
+    """What the network corrects; None is nothing."""
+    base_limit: float = 10.0
+    """The corrected actions are clipped to this first."""
     robots: int = 24
     """Rollouts that run side by side."""
-    rounds: int = 30
+    rounds: int = 22
     steps_per_round: int = 250
     """Control steps of each robot per round: 6,000 new samples."""
     expert_share: tuple[float, ...] = (1.0, 0.6, 0.3)
@@ -66,50 +73,61 @@ class Settings:
     """Decay of the moving average of the weights, which drives the robots and is exported."""
     input_limit: float = 5.0
     """Standardised inputs are clipped to this."""
-    tracker: TrackerSettings = TrackerSettings()
 
 
 class Student(nn.Module):
-    """actions = linear(x) + mlp(x) of standardised inputs.
+    """actions = base(obs) + linear(x) + mlp(x), where x are standardised inputs.
 
-    The clip's own slices are noise-free and smooth, so only the newest frame's are used.
+    x holds the measured numbers of all frames, the newest frame's clip (it is noise-free and smooth, so
+    older ones add nothing), and, with a base, its action and estimate.
 
     Args:
-        history: H; the input has 160 H numbers, oldest frame first.
-        hidden: Widths of the network.
-        input_limit: Standardised inputs are clipped to this.
+        base: Policy that is corrected; has no trained parameter. None is nothing.
+        settings: Sizes.
     """
 
-    def __init__(self, history: int, hidden: tuple[int, ...], input_limit: float) -> None:
+    def __init__(self, base: KalmanLqr | None, settings: Settings) -> None:
         super().__init__()
-        measured = spec.OBS_BLOCKS[2].start
-        old = [
-            f * spec.OBS_DIM + i for f in range(history - 1) for i in range(measured, spec.OBS_DIM)
-        ]
-        new = range((history - 1) * spec.OBS_DIM, history * spec.OBS_DIM)
-        self.register_buffer("index", torch.tensor([*old, *new]))
-        n = len(self.index)
+        self.base, self.settings = base, settings
+        size, last = spec.OBS_DIM, settings.history - 1
+        old = [f * size + i for f in range(last) for i in range(MEASURED.start, size)]
+        self.register_buffer("index", torch.tensor([*old, *range(last * size, last * size + size)]))
+        n = len(self.index) + self.features(torch.zeros(1, size * settings.history)).shape[1]
         self.register_buffer("mean", torch.zeros(n))
         self.register_buffer("std", torch.ones(n))
-        self.limit = input_limit
         self.linear = nn.Linear(n, spec.ACTION_DIM)
-        widths = (n, *hidden)
+        widths = (n, *settings.hidden)
         layers: list[nn.Module] = []
-        for i, width in enumerate(hidden):
+        for i, width in enumerate(settings.hidden):
             layers += [nn.Linear(widths[i], width), nn.ELU()]
-        last = nn.Linear(hidden[-1], spec.ACTION_DIM)
-        nn.init.zeros_(last.weight)
-        nn.init.zeros_(self.linear.weight)
-        self.mlp = nn.Sequential(*layers, last)
+        out = nn.Linear(widths[-1], spec.ACTION_DIM)
+        for layer in (self.linear, out):  # starts as the base
+            nn.init.zeros_(layer.weight)
+            nn.init.zeros_(layer.bias)
+        self.mlp = nn.Sequential(*layers, out)
+
+    def features(self, obs: torch.Tensor) -> torch.Tensor:
+        """The base's clipped action (29) and estimate (70), shape (N, 99); (N, 0) without a base."""
+        if self.base is None:
+            return obs[:, :0]
+        actions, error = self.base.estimate(obs)
+        limit = self.settings.base_limit
+        return torch.cat([actions.clamp(-limit, limit), error], dim=1)
+
+    def correct(self, obs: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
+        """Actions (N, 29) from observation histories and the base's features of them."""
+        x = (torch.cat([obs[:, self.index], features], dim=1) - self.mean) / self.std
+        x = x.clamp(-self.settings.input_limit, self.settings.input_limit)
+        correction = self.linear(x) + self.mlp(x)
+        return correction if self.base is None else features[:, : spec.ACTION_DIM] + correction
 
     def forward(self, obs: torch.Tensor) -> torch.Tensor:
         """Actions (N, 29) of observation histories (N, 160 H)."""
-        x = ((obs[:, self.index] - self.mean) / self.std).clamp(-self.limit, self.limit)
-        return self.linear(x) + self.mlp(x)
+        return self.correct(obs, self.features(obs))
 
-    def standardise(self, obs: torch.Tensor) -> None:
-        """Takes mean and spread of the inputs from observation histories (N, 160 H)."""
-        x = obs[:, self.index]
+    def standardise(self, obs: torch.Tensor, features: torch.Tensor) -> None:
+        """Takes mean and spread of the inputs from visited states."""
+        x = torch.cat([obs[:, self.index], features], dim=1)
         self.mean.copy_(x.mean(dim=0))
         self.std.copy_(x.std(dim=0).clamp(min=1e-2))
 
@@ -133,6 +151,8 @@ class Robots:
         n, total = settings.robots, settings.rounds * settings.steps_per_round
         self.frames = np.zeros((n, total, spec.OBS_DIM), np.float32)
         self.labels = np.zeros((n, total, spec.ACTION_DIM), np.float32)
+        self.features: torch.Tensor | None = None
+        """The base's features of every visited state; the base is fixed, so they never change."""
         self.age = np.zeros((n, total), np.int64)
         """Control steps since the rollout's start."""
         self.lost = np.zeros((n, total), bool)
@@ -161,7 +181,7 @@ class Robots:
         picked *= alive[:, :, None]
         return torch.from_numpy(picked.reshape(len(robot), -1))
 
-    def collect(self, student: nn.Module, expert_share: float) -> None:
+    def collect(self, student: Student, expert_share: float) -> None:
         """Advances every rollout by one round and labels each state that it visits."""
         everyone = np.arange(len(self.trials))
         for _ in range(self.settings.steps_per_round):
@@ -176,23 +196,27 @@ class Robots:
             limit = self.settings.label_limit
             self.lost[:, self.t] = np.abs(self.labels[:, self.t]).max(axis=1) > limit
             np.clip(self.labels[:, self.t], -limit, limit, out=self.labels[:, self.t])
-            actions = self.labels[:, self.t]
-            if expert_share < 1.0:
-                with torch.no_grad():
-                    own = student(self.windows(everyone, np.full(len(everyone), self.t))).numpy()
-                expert = self.rng.random(len(everyone)) < expert_share
-                actions = np.where(expert[:, None], actions, own)
+            with torch.no_grad():
+                obs = self.windows(everyone, np.full(len(everyone), self.t))
+                features = student.features(obs)
+                own = student.correct(obs, features).numpy()
+            if self.features is None:
+                self.features = torch.zeros(*self.age.shape, features.shape[1])
+            self.features[:, self.t] = features
+            expert = self.rng.random(len(everyone)) < expert_share
+            actions = np.where(expert[:, None], self.labels[:, self.t], own)
             for trial, action in zip(self.trials, actions, strict=True):
                 trial.step(action)
             self.t += 1
 
-    def sample(self, n: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Histories and labels of up to `n` random states of all rounds so far that are not lost."""
+    def sample(self, n: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Histories, features and labels of up to `n` random states of all rounds so far that are not lost."""
         robot = self.rng.integers(0, len(self.trials), n)
         t = self.rng.integers(0, self.t, n)
         kept = ~self.lost[robot, t]
         robot, t = robot[kept], t[kept]
-        return self.windows(robot, t), torch.from_numpy(self.labels[robot, t])
+        labels = torch.from_numpy(self.labels[robot, t])
+        return self.windows(robot, t), self.features[robot, t], labels
 
 
 def train(
@@ -213,8 +237,9 @@ def train(
     torch.manual_seed(seed)
     began = time.monotonic()
     key = seeds.trial_key("f04", slug, "public", f"imitation-{seed}")
-    robots = Robots(reference, Tracker(reference, settings.tracker), settings, key)
-    student = Student(settings.history, settings.hidden, settings.input_limit)
+    robots = Robots(reference, Tracker(reference, settings.expert), settings, key)
+    base = None if settings.base is None else KalmanLqr(reference, settings.base)
+    student = Student(base, settings)
     average = copy.deepcopy(student)
     optimizer = torch.optim.Adam(student.parameters(), lr=settings.learning_rate)
     weight = torch.ones(spec.ACTION_DIM)
@@ -225,9 +250,9 @@ def train(
         for i in range(count):
             rate = 0.1 ** (i / count) if final else 1.0
             optimizer.param_groups[0]["lr"] = settings.learning_rate * rate
-            obs, label = robots.sample(settings.batch)
+            obs, features, label = robots.sample(settings.batch)
             loss = nn.functional.smooth_l1_loss(
-                student(obs), label, reduction="none", beta=settings.huber_beta
+                student.correct(obs, features), label, reduction="none", beta=settings.huber_beta
             )
             loss = (loss * weight).mean()
             optimizer.zero_grad()
@@ -241,13 +266,17 @@ def train(
 
     def stage(rounds: int) -> None:
         meta = {
-            "made_by": f"python -m train_baselines.oracles.f04_imitate f04/{slug} --seed {seed}",
+            "made_by": (
+                f"python -m train_baselines.oracles.f04_imitate f04/{slug} --seed {seed} "
+                f"--rounds {settings.rounds}{' --base' if settings.base else ''}"
+            ),
             "reference": reference.kind,
             "reference_sha256": reference.sha256,
             "rounds": rounds,
             "samples": robots.t * settings.robots,
         }
-        export_policy(average, out, settings.history, meta)
+        probes = robots.sample(spec.EXPORT_PROBES)[0].numpy()
+        export_policy(average, out, settings.history, meta, probes)
 
     for number in range(settings.rounds):
         if (time.monotonic() - began) / 60.0 > max_minutes:
@@ -256,8 +285,8 @@ def train(
         share = settings.expert_share[number] if number < len(settings.expert_share) else 0.0
         robots.collect(average, share)
         if number == 0:
-            obs, _label = robots.sample(4096)
-            student.standardise(obs)
+            obs, features, _label = robots.sample(4096)
+            student.standardise(obs, features)
             average.load_state_dict(student.state_dict())
         loss = update(settings.updates_per_round, final=False)
         lengths, robots.lengths = robots.lengths, []
@@ -290,6 +319,8 @@ class Arguments:
     """Folder of the artifact."""
     seed: int = 0
     rounds: int = Settings.rounds
+    base: bool = False
+    """Correct the Kalman and LQR policy instead of starting from nothing."""
     max_minutes: float = float("inf")
     """Wall time after which no further round starts."""
 
@@ -297,6 +328,11 @@ class Arguments:
 def main(arguments: Arguments) -> None:
     """Command line entry point."""
     settings = replace(Settings(), rounds=arguments.rounds)
+    if arguments.base:
+        base = LqgSettings()
+        settings = replace(
+            settings, base=base, expert=base.tracker, hidden=(192, 96), expert_share=(0.5,)
+        )
     print(json.dumps(asdict(settings)), flush=True)
     reference = load_clip(arguments.task)
     slug = arguments.task.removeprefix("f04/")

@@ -84,6 +84,8 @@ class Plan:
     """Ankle positions in the clip, left and right, shape (T, 2, 3)."""
     support: np.ndarray
     """Share of each foot in the anchor, shape (T, 2): a half each, or all of the one that stands."""
+    firm: np.ndarray
+    """Feet that the linearisation counts on, shape (T, 2)."""
     transition: np.ndarray
     """State map over one control period at every `stride`-th frame, shape (S, 70, 70)."""
     control: np.ndarray
@@ -100,7 +102,7 @@ class Tracker:
         self.plan = prepare(self._g1, reference, self.settings)
 
     def error(self, k: int, qpos: np.ndarray, qvel: np.ndarray, feet_m: np.ndarray) -> np.ndarray:
-        """State error against frame k of the foot-anchored clip, shape (70,).
+        """State error against frame k of the foot-anchored clip, shape (70,), in the clip's own heading.
 
         Args:
             k: Frame.
@@ -121,7 +123,10 @@ class Tracker:
         ref_qvel[:3] = turn.apply(ref_qvel[:3])
         tangent = np.empty(NV)
         mujoco.mj_differentiatePos(self._g1.model, tangent, 1.0, ref_qpos, qpos)
-        return np.concatenate([tangent, qvel - ref_qvel])
+        error = np.concatenate([tangent, qvel - ref_qvel])
+        for world in (slice(0, 3), slice(NV, NV + 3)):  # the gains know the clip's heading only
+            error[world] = turn.apply(error[world], inverse=True)
+        return error
 
     def target(self, k: int, data: mujoco.MjData) -> np.ndarray:
         """Servo targets at frame k for a state whose kinematics are up to date, shape (29,), rad."""
@@ -151,7 +156,7 @@ def prepare(g1: scene.G1, reference: Reference, settings: Settings) -> Plan:
     firm = load >= settings.min_load
     transition, control = _linearise(g1, qpos, qvel, feedforward, firm, settings)
     gains = _riccati(transition, control, len(qpos), settings)
-    return Plan(qpos, qvel, feedforward, gains, feet_m, support, transition, control)
+    return Plan(qpos, qvel, feedforward, gains, feet_m, support, firm, transition, control)
 
 
 def _feedforward(

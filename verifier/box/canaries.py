@@ -146,7 +146,7 @@ class Canaries:
     def reset(self, fields: dict) -> None:
         raise wire.Fault("canary.reset")
 
-    def act(self, payload: bytearray) -> bytes:
+    def act(self, payload: memoryview) -> bytes:
         """Echoes the frame."""
         return bytes(payload)
 

@@ -39,21 +39,22 @@ def _prctl(option: int, *args: int) -> None:
         raise OSError(code, f"prctl {option}: {os.strerror(code)}")
 
 
+def _load_file(name: str, path: Path, folders: list[str] | None = None):
+    """Imports one file under a name of our own; `folders` makes it a package."""
+    spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=folders)
+    if spec is None or spec.loader is None:
+        raise SystemExit(f"{path} cannot be loaded")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def _load_package() -> None:
-    spec = importlib.util.spec_from_file_location(
-        PACKAGE, HERE / "__init__.py", submodule_search_locations=[str(HERE)]
-    )
-    package = importlib.util.module_from_spec(spec)
-    sys.modules[PACKAGE] = package
-    spec.loader.exec_module(package)
+    _load_file(PACKAGE, HERE / "__init__.py", [str(HERE)])
 
 
 def _load_layer(name: str):
-    path = HERE.parent / "isolation" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"{PACKAGE}.{name}", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return _load_file(f"{PACKAGE}_{name}", HERE.parent / "isolation" / f"{name}.py")
 
 
 def close_other_fds(keep: set[int]) -> None:

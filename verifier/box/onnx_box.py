@@ -1,16 +1,16 @@
 """Runs an ONNX graph on onnxruntime: CPU, one thread, from bytes, without profiling or extensions."""
 
 import hashlib
+import importlib
 import resource
 import time
 from pathlib import Path
 
 import numpy as np
 import onnxruntime as ort
-from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from .roles import quoted
-from .wire import FUNCTION, Fault, pack_arrays, unpack_arrays
+from .wire import FUNCTION, Fault, Layout
 
 MAX_GROWTH_BYTES = 512 * 2**20
 """Memory that loading and the first run may add."""
@@ -22,7 +22,9 @@ BASIC, UNOPTIMISED = (
 )
 ORT_ERRORS = tuple(
     value
-    for value in vars(ort_errors).values()
+    for value in vars(
+        importlib.import_module("onnxruntime.capi.onnxruntime_pybind11_state")
+    ).values()
     if isinstance(value, type) and issubclass(value, Exception)
 )
 """Every exception class of the runtime."""
@@ -68,11 +70,15 @@ class Graph:
             outputs = self._session.run(self._output_names, feed)
         except ORT_ERRORS as error:
             raise Fault("onnx.run", fact=quoted(str(error).splitlines()[0], 160)) from None
+        results = []
         for spec, output in zip(self._outputs, outputs, strict=True):
+            if not isinstance(output, np.ndarray):
+                raise Fault("onnx.output", name=spec["name"], found=type(output).__name__)
+            results.append(output)
             if output.shape != tuple(spec["shape"]) or output.dtype != np.float32:
                 found = f"{output.dtype} {list(output.shape)}"
                 raise Fault("onnx.output", name=spec["name"], found=found)
-        return outputs
+        return results
 
 
 def probe(data: bytes, contract: dict) -> dict:
@@ -173,14 +179,15 @@ class OnnxRole:
         if fields.get("probe_only"):
             return probe(data, self._contract | {"probes": fields["probe_only"]})
         self._graph = Graph(data, self._contract, BASIC)
+        self._inputs = Layout(self._contract["inputs"])
+        self._outputs = Layout(self._contract["outputs"])
         return {}
 
     def reset(self, fields: dict) -> None:
         """The graph has no state."""
 
-    def act(self, payload: bytearray) -> bytes:
-        arrays = unpack_arrays(self._contract["inputs"], memoryview(payload)[FUNCTION.size :])
-        return pack_arrays(self._contract["outputs"], self._graph.run(arrays))
+    def act(self, payload: memoryview) -> bytes:
+        return self._outputs.pack(self._graph.run(self._inputs.unpack(payload, FUNCTION.size)))
 
 
 def build(config: dict) -> OnnxRole:

@@ -101,9 +101,11 @@ class Checker:
                 for n in names
                 if posixpath.dirname(n) == folder and n.lower().endswith(MESH_SUFFIXES)
             ]
-        else:
+        elif isinstance(contract, OnnxContract | TorchScriptContract):
             main = contract.path
             files = [main]
+        else:
+            raise ValueError(f"{type(contract).__name__} names no file")
         if main not in names:
             raise InvalidSubmission(
                 "file.missing", path=main, found=", ".join(names[:5]) or "nothing"

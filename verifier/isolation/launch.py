@@ -175,6 +175,7 @@ class Sandboxed:
     def _start(self) -> None:
         to_child, from_parent = os.pipe2(os.O_CLOEXEC)
         from_child, to_parent = os.pipe2(os.O_CLOEXEC)
+        log_reader, log_writer = os.pipe2(os.O_CLOEXEC)
         command = [sys.executable, "-I", "-B", str(layers.BOX / "main.py")]
         try:
             self.process = subprocess.Popen(
@@ -182,18 +183,17 @@ class Sandboxed:
                 env=FIXED_ENV,
                 cwd=_empty_folder(),
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
+                stdout=log_writer,
+                stderr=log_writer,
                 close_fds=True,
                 pass_fds=(to_child, to_parent, *self.spec.keep_fds),
             )
         finally:
-            os.close(to_child)
-            os.close(to_parent)
+            for fd in (to_child, to_parent, log_writer):
+                os.close(fd)
         self.pid = self.process.pid
         self._cpu_clock = (~self.pid << 3) | 2
-        self.channel = Channel(from_child, from_parent, os.dup(self.process.stdout.fileno()))
-        self.process.stdout.close()
+        self.channel = Channel(from_child, from_parent, log_reader)
 
     def _read_hello(self) -> None:
         deadline_s = time.monotonic() + START_CAP_S

@@ -3,7 +3,7 @@
 from families.f04_tracking.numbers.robot import N_JOINTS, Frozen
 
 
-class Clip(Frozen):
+class Clip(Frozen, frozen=True):
     """The reference of one task, published or stand-in."""
 
     source: str
@@ -26,7 +26,7 @@ CLIPS: dict[str, Clip] = {
 """Clip of each task, by the task's slug."""
 
 
-class ReferenceRules(Frozen):
+class ReferenceRules(Frozen, frozen=True):
     """Conversion of a CSV and checks of an npz. Source: card, section 4.2."""
 
     csv_columns: int = 7 + N_JOINTS

@@ -6,7 +6,7 @@ Range = tuple[float, float]
 Range3 = tuple[Range, Range, Range]
 
 
-class DrawRanges(Frozen):
+class DrawRanges(Frozen, frozen=True):
     """What one trial draws; every range is uniform. Source: published unless said otherwise."""
 
     friction: Range = (0.3, 1.6)
@@ -52,7 +52,7 @@ DRAW_STREAMS = ("dynamics", "terrain", "init", "push", "noise")
 """Child streams of a trial: changing one block of draws leaves the others' values. Source: card."""
 
 
-class Profile(Frozen):
+class Profile(Frozen, frozen=True):
     """Which perturbations an evaluation applies. Only `full` is scored."""
 
     dynamics: bool

@@ -23,7 +23,7 @@ ACTION_EFFORT_FRACTION = 0.25
 """Share of the torque limit that a unit action commands at rest. Source: card."""
 
 
-class Motor(Frozen):
+class Motor(Frozen, frozen=True):
     """A two-stage planetary drive; what a joint needs of it is derived."""
 
     rotor_inertia_kg_m2: tuple[float, float, float]
@@ -99,7 +99,7 @@ _ARM = (
 )
 
 
-class Joint(Frozen):
+class Joint(Frozen, frozen=True):
     """One actuated joint."""
 
     name: str
@@ -181,7 +181,7 @@ FOOT_CENTER_X_M = 0.04
 # ----------------------------------------------------------------------------------------- meshes
 
 
-class VisualMesh(Frozen):
+class VisualMesh(Frozen, frozen=True):
     """A surface mesh of the `mjlab` wheel, for pictures only. Source: wheel."""
 
     body: str

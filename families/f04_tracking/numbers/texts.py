@@ -33,8 +33,9 @@ friction, terrain, mass, centre of mass, gains, encoder bias, latency, start sta
 Each trial earns 0.7 T + 0.3 U - 0.15 min(J / J_max, 1) - 0.05 F: tracking of 14 body positions, share of \
 the clip survived, jerk of the actions, and whether the robot fell. A trial ends when the robot falls.
 
-The simulator, the reference, the training baseline and an evaluator with published seeds are yours to use \
-and to change; only the graph is scored. Training and evaluation share 4 hours of wall time. Hand in early \
+The simulator, the reference, the training baseline (`python -m train_baselines.f04_ppo --help`) and an \
+evaluator with published seeds (`python -m families.f04_tracking.dev f04/{slug} --submission DIR`) are yours to \
+use and to change; only the graph is scored. Training and evaluation share 4 hours of wall time. Hand in early \
 and improve: the last complete folder counts.
 """
 """I, with the clip's title filled in."""
@@ -49,6 +50,7 @@ AGENT_FILES = (
             "spec", "verify_api",
         )
     ),
+    "rle/envs/**",
     "rle/sim/**",
     "train_baselines/__init__.py",
     "train_baselines/f04_ppo.py",
@@ -56,9 +58,6 @@ AGENT_FILES = (
     "assets/motions/*.npz",
 )  # fmt: skip
 """Files of the checkout that the agent gets. Source: card, section 4."""
-HIDDEN_TOKENS = ("f04_tracker", "f04_imitate", "f04_lqg")
-"""Names of the reference solvers; nothing that the agent reads may hold them."""
-
 CHANNEL_MEANINGS = {
     "ref_joint_pos": "joint positions of reference frame k",
     "ref_joint_vel": "joint velocities of reference frame k",

@@ -14,14 +14,14 @@ GYM_ACTION_LIMIT = 10.0
 robot without saturating every servo; scoring itself accepts `MAX_ACTION`."""
 
 
-class RewardTerm(Frozen):
+class RewardTerm(Frozen, frozen=True):
     """weight x exp(-error^2 / sigma^2)."""
 
     weight: float
     sigma: float
 
 
-class TrainReward(Frozen):
+class TrainReward(Frozen, frozen=True):
     """Training reward per second, multiplied by the control period. Source: published."""
 
     anchor_pos: RewardTerm = RewardTerm(weight=0.5, sigma=0.3)
@@ -50,7 +50,7 @@ class TrainReward(Frozen):
 TRAIN_REWARD = TrainReward()
 
 
-class StartSampling(Frozen):
+class StartSampling(Frozen, frozen=True):
     """Adaptive choice of the start frame of a training episode. Source: published."""
 
     bin_s: float = 1.0

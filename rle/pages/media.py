@@ -1,0 +1,52 @@
+"""Films and pictures beside a report, found by their names; `rle.pages.hooks` lists the names."""
+
+import os
+from pathlib import Path
+
+from rle.report import Row
+
+_IMAGES = (".jpg", ".png")
+
+
+def href(path: Path, page_folder: Path) -> str:
+    """Link from a page to a file, relative."""
+    return Path(os.path.relpath(path, page_folder)).as_posix()
+
+
+def film(row: Row, number: int, folder: Path, page_folder: Path) -> tuple[str | None, str | None]:
+    """Video of a trial and its poster: `t00.mp4` or `trial0.mp4`, each with an image of that name."""
+    for base in _bases(folder):
+        for name in (row.id, f"trial{number}"):
+            video = base / f"{name}.mp4"
+            if not video.is_file():
+                continue
+            posters = (video.with_suffix(suffix) for suffix in _IMAGES)
+            poster = next((href(p, page_folder) for p in posters if p.is_file()), None)
+            return href(video, page_folder), poster
+    return None, None
+
+
+def seen(row: Row, folder: Path, page_folder: Path) -> list[dict[str, str]]:
+    """Camera images `<trial>_seen_<what>.jpg`, in order of name."""
+    return _images(folder, page_folder, f"{row.id}_seen_", f"{row.id}: ")
+
+
+def pictures(folder: Path, page_folder: Path) -> list[dict[str, str]]:
+    """Pictures `picture_<what>.png` of a submission, in order of name."""
+    return _images(folder, page_folder, "picture_", "")
+
+
+def _images(folder: Path, page_folder: Path, prefix: str, before: str) -> list[dict[str, str]]:
+    files = [f for base in _bases(folder) for f in sorted(base.glob(f"{prefix}*"))]
+    return [
+        {
+            "href": href(file, page_folder),
+            "alt": before + file.stem.removeprefix(prefix).replace("_", " "),
+        }
+        for file in files
+        if file.suffix in _IMAGES
+    ]
+
+
+def _bases(folder: Path) -> tuple[Path, Path]:
+    return folder, folder / "media"
