@@ -111,12 +111,13 @@ def _add_box(spec: mujoco.MjSpec, instance: BoxInstance) -> None:
     body.fullinertia = [
         inertia[0, 0], inertia[1, 1], inertia[2, 2], inertia[0, 1], inertia[0, 2], inertia[1, 2],
     ]  # fmt: skip
-    _, torsional, rolling = s.BLOCK_FRICTION
-    fields = primitive(friction=(b.friction, torsional, rolling), rgba=b.rgba, mass=0.0)
+    fields = primitive(
+        friction=(b.friction, *b.friction_rest), condim=b.condim, rgba=b.rgba, mass=0.0
+    )
     body.add_geom(name="box_shell", type=GEOM.mjGEOM_BOX, size=b.half_m, **fields)
     grip = {
         **fields,
-        "friction": (b.handle_friction, torsional, rolling),
+        "friction": (b.handle_friction, *b.friction_rest),
         "rgba": (0.2, 0.2, 0.22, 1.0),
     }
     for name, side in (("low", -1.0), ("high", 1.0)):

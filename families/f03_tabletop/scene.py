@@ -45,14 +45,14 @@ def new_spec() -> mujoco.MjSpec:
     option.ls_iterations = s.LINE_SEARCH_ITERATIONS
     option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
     option.impratio = s.IMPRATIO
-    spec.visual.headlight.ambient = (0.25, 0.25, 0.25)
-    spec.visual.headlight.diffuse = (0.30, 0.30, 0.30)
+    spec.visual.headlight.ambient = (0.20, 0.20, 0.20)
+    spec.visual.headlight.diffuse = (0.25, 0.25, 0.25)
     spec.visual.global_.offwidth = s.IMAGE_PX
     spec.visual.global_.offheight = s.IMAGE_PX
     world = spec.worldbody
-    world.add_light(name="lamp", pos=(0.0, 0.0, 3.0), dir=(0.0, 0.0, -1.0), diffuse=(0.4, 0.4, 0.4))
+    world.add_light(name="lamp", pos=(0.0, 0.0, 3.0), dir=(0.0, 0.0, -1.0), diffuse=(0.3, 0.3, 0.3))
     world.add_light(
-        name="side_lamp", pos=(-2.0, -2.0, 2.5), dir=(1.0, 1.0, -1.0), diffuse=(0.25, 0.25, 0.25)
+        name="side_lamp", pos=(-2.0, -2.0, 2.5), dir=(1.0, 1.0, -1.0), diffuse=(0.2, 0.2, 0.2)
     )
     world.add_geom(
         name="floor", type=GEOM.mjGEOM_PLANE, size=(3.0, 3.0, 0.1), rgba=(0.75, 0.75, 0.72, 1.0)
@@ -61,12 +61,15 @@ def new_spec() -> mujoco.MjSpec:
 
 
 def add_table(spec: mujoco.MjSpec, table: s.Table) -> None:
-    """A box whose top is at `top_z_m`."""
+    """A box whose top is at `top_z_m`, as hard as the pieces: on a softer one a stack near its balance
+    falls while it settles."""
     x, y = table.centre_m
+    contact = s.PRIMITIVE_CONTACT
     spec.worldbody.add_geom(
         name=TABLE, type=GEOM.mjGEOM_BOX, size=table.half_m,
         pos=(x, y, table.top_z_m - table.half_m[2]), friction=table.friction,
-        rgba=(0.86, 0.80, 0.70, 1.0),
+        rgba=(0.86, 0.80, 0.70, 1.0), solref=contact.solref, solimp=contact.solimp,
+        condim=contact.condim,
     )  # fmt: skip
 
 
@@ -77,7 +80,7 @@ def add_free_body(
     quat = (math.cos(yaw_rad / 2), 0.0, 0.0, math.sin(yaw_rad / 2))
     body = spec.worldbody.add_body(name=name, pos=position_m, quat=quat)
     joint = body.add_freejoint(name=f"{name}_joint")
-    joint.damping = [s.FREE_JOINT_DAMPING] * 3
+    joint.damping = [s.FREE_JOINT_DAMPING, 0.0, 0.0]
     return body
 
 
@@ -303,6 +306,7 @@ def build_balance(instance: BalanceInstance) -> Scene:
     spec.worldbody.add_geom(
         name=MAT, type=GEOM.mjGEOM_BOX, size=mat.half_m, rgba=mat.rgba,
         pos=(*mat.centre_m, s.TABLE.top_z_m + mat.half_m[2]), friction=s.TABLE.friction,
+        solref=s.PRIMITIVE_CONTACT.solref, solimp=s.PRIMITIVE_CONTACT.solimp,
     )  # fmt: skip
     add_balance(spec)
     names = tuple(f"cube_{i}" for i in range(s.CUBES))

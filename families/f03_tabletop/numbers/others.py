@@ -121,6 +121,11 @@ class Box(Frozen):
 
     half_m: tuple[float, float, float] = (0.075, 0.075, 0.025)
     friction: float = 0.7
+    friction_rest: tuple[float, float] = (0.005, 0.0001)
+    """Torsional and rolling friction. Source: MuJoCo's defaults."""
+    condim: int = 3
+    """No torsional friction: the box turns about the pads' axis when it is lifted. Source: ours; with
+    the pads' torsional friction a lifted box leans by 2 degrees instead of 16 (measured)."""
     start_m: tuple[float, float, float] = (0.0, 0.0, 0.779)
     mat_half_m: float = 0.30
     mat_thickness_m: float = 0.004

@@ -1,0 +1,127 @@
+"""Pocket cube and sealed boxes in physics: starts, secrecy before contact, mass properties, rescue rules."""
+
+import numpy as np
+import pytest
+
+from families.f03_tabletop import cube, cube_solver, hidden_com, instances
+from families.f03_tabletop import spec as s
+from families.f03_tabletop.task import make
+from rle.service.adapter import BadRequest
+from rle.service.protocol import ObserveSpec
+from rle.service.worker import check_observation, checked_evidence
+
+pytestmark = pytest.mark.xdist_group("f03")
+
+
+def box(quadrant: str, offset=(0.037, 0.037)) -> instances.BoxInstance:
+    signs = s.QUADRANTS[quadrant]
+    return instances.BoxInstance(
+        quadrant=quadrant, shell_kg=0.17, ballast_kg=0.30,
+        offset_m=(signs[0] * offset[0], signs[1] * offset[1]), ballast_half_m=(0.015, 0.015, 0.015),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def hidden():
+    return make("f03/hidden-com")
+
+
+@pytest.fixture(scope="module")
+def puzzle():
+    made = make("f03/pocket-cube")
+    made.open_instance(instances.CubeInstance(turns=("+z-90", "+x-90"), optimum_qtm=2))
+    return made
+
+
+def test_pictures_before_contact_are_the_same_bytes_for_every_quadrant(hidden):
+    look = ObserveSpec(cameras=("workspace", "closeup", "top"), width_px=64, height_px=64)
+    seen = []
+    for quadrant in "ABCD":
+        hidden.open_instance(box(quadrant))
+        for _ in range(2):
+            hidden.step(np.array([0.0, 0.0, 0.2, 0.0, 0.0, 0.0, 1.0]))
+        seen.append(hidden.observe(look))
+    for other in seen[1:]:
+        assert all(np.array_equal(seen[0][name], other[name]) for name in seen[0])
+    check_observation(seen[0], s.SESSIONS["f03/hidden-com"], look)
+    assert hidden.finish() == {"touched": False}
+
+
+def test_the_model_has_the_drawn_mass_properties(hidden):
+    instance = box("B")
+    hidden.open_instance(instance)
+    model = hidden.ready.model
+    body = model.body(hidden_com.BODY)
+    total = instances.total_mass_kg(0.17, 0.30)
+    assert body.mass[0] == pytest.approx(total)
+    # Only the ballast is off the middle: x_com = m_b x_b / M.
+    assert body.ipos[:2] == pytest.approx(np.array([0.037, 0.037]) * 0.30 / total)
+
+
+def test_mass_properties_in_the_limits():
+    # A lone thin-walled box: the inertia of six plates, about its centre by symmetry.
+    light = instances.BoxInstance(
+        quadrant="A", shell_kg=1.0, ballast_kg=1e-12, offset_m=(0.0, 0.0),
+        ballast_half_m=(0.01, 0.01, 0.01),
+    )  # fmt: skip
+    mass, centre, inertia = hidden_com.mass_properties(light)
+    handle = 2 * s.BOX.post_mass_kg + s.BOX.bar_mass_kg
+    assert mass == pytest.approx(1.0 + handle)
+    assert centre[:2] == pytest.approx([0.0, 0.0], abs=1e-9)
+    values = np.linalg.eigvalsh(inertia)
+    assert values.min() > 0 and values[0] + values[1] >= values[2], "a rigid body's inertia"
+    # Parallel axes: a point mass at d has m (|d|^2 E - d d^T).
+    shifted = hidden_com.shifted(np.zeros((3, 3)), 2.0, np.array([0.0, 0.0, 3.0]))
+    assert shifted == pytest.approx(np.diag([18.0, 18.0, 0.0]))
+
+
+def test_the_cube_starts_scrambled_upright_and_still(puzzle):
+    puzzle.reset()
+    state = puzzle.privileged()
+    expected = cube_solver.apply(cube_solver.SOLVED, ["+z-90", "+x-90"])
+    canonical = cube_solver.canonical(state["state"].astype(np.uint8))
+    assert (canonical == cube_solver.canonical(expected)).all()
+    assert state[cube.CORE][:3] == pytest.approx(s.CUBE_START_M, abs=1e-3)
+    observed = puzzle.observe(ObserveSpec())
+    check_observation(observed, s.SESSIONS["f03/pocket-cube"], ObserveSpec())
+    assert observed["arm0_eef_pos"] == pytest.approx([-0.136, 0.0, 1.04], abs=2e-3)
+    assert observed["arm1_eef_pos"] == pytest.approx([0.136, 0.0, 1.04], abs=2e-3)
+    out = puzzle.step(np.zeros(14))
+    assert out.success is False and out.events == {"turns": 0, "unclassified": 0}
+    evidence = checked_evidence(puzzle.finish())
+    assert evidence == {"solved": False, "turns": 0, "unclassified": 0, "recoveries": 0}
+
+
+def test_a_solve_must_hold_for_five_control_steps(puzzle):
+    puzzle.reset()
+    puzzle.counter = cube.TurnCounter(cube_solver.SOLVED)
+    puzzle._put_cube(cube_solver.SOLVED)
+    seen = [puzzle.step(np.zeros(14)).ended for _ in range(8)]
+    first = seen.index("success")
+    assert first >= s.TURNS.solved_steps - 1
+    assert puzzle.finish()["solved"] is True
+
+
+@pytest.mark.parametrize(("z", "allowed"), [(0.899, True), (0.901, False)])
+def test_rescue_height(puzzle, z, allowed, monkeypatch):
+    puzzle.reset()
+    puzzle.counter.turns = 3
+    monkeypatch.setattr(type(puzzle), "core_z_m", property(lambda self: z))
+    if not allowed:
+        with pytest.raises(BadRequest, match="below z 0.9"):
+            puzzle.extra("recover_drop", {})
+        return
+    out = puzzle.extra("recover_drop", {})
+    assert out.executed == 1 and puzzle.recoveries == 1
+    assert puzzle.counter.turns == 3, "counted turns stay"
+    assert puzzle.privileged()[cube.CORE][:3] == pytest.approx(s.CUBE_START_M, abs=1e-6)
+
+
+def test_the_cube_weighs_and_measures_what_the_spec_says(puzzle):
+    model = puzzle.ready.model
+    assert sum(model.body(name).mass[0] for name in cube.CUBIES) == pytest.approx(0.064)
+    assert model.body(cube.CORE).mass[0] == pytest.approx(s.MECHANISM.core_mass_kg)
+    size = model.geom("cubie_0_geom").size
+    assert 2 * size[0] == pytest.approx(s.MECHANISM.outer_m - s.MECHANISM.inner_m)
+    assert sum(model.geom(i).name.startswith("cubie_") and "sticker" in model.geom(i).name
+               for i in range(model.ngeom)) == 24  # fmt: skip

@@ -1,0 +1,315 @@
+"""Physics of the three tabletop scenes against closed forms and known stacks; what counts and what does not."""
+
+import math
+
+import mujoco
+import numpy as np
+import pytest
+
+from families.f03_tabletop import instances, metrics, tabletop, task
+from families.f03_tabletop import spec as s
+from rle.service.adapter import BadRequest, TrialPlan
+
+pytestmark = pytest.mark.xdist_group("f03")
+GAP_M = 1e-4
+FLAT_STACK = ("cube_a", "cube_b", "cyl_b", "cyl_a", "cube_c", "plate_a", "plate_b", "rod")
+STILL = np.concatenate([np.zeros(11), [-1.0]])
+
+
+def spread(count: int) -> tuple[instances.Pose2, ...]:
+    """Places far from each other and from the robot's side."""
+    return tuple(
+        instances.Pose2(-0.28 + 0.18 * (i % 3), -0.70 + 0.17 * (i // 3), 0.0) for i in range(count)
+    )
+
+
+@pytest.fixture(scope="module")
+def tower():
+    made = tabletop.Tower("f03/tower")
+    made.open_instance(instances.TowerInstance(scales=(1.0,) * 12, poses=spread(12)))
+    return made
+
+
+@pytest.fixture(scope="module")
+def cantilever():
+    made = tabletop.Cantilever("f03/cantilever")
+    made.open_instance(instances.CantileverInstance(poses=spread(4)))
+    return made
+
+
+@pytest.fixture(scope="module")
+def balance():
+    made = tabletop.Balance("f03/balance")
+    instance = instances.BalanceInstance(heavy=4, frictions=(1.0,) * 9, poses=spread(9))
+    plan = TrialPlan(phase="attempt", kind="attempt", trial=0, key=b"k" * 32)
+    made.open_instance(instance, plan)
+    return made
+
+
+def put(adapter, body, position, yaw_rad=0.0, pitch_quat=None):
+    """Sets a free body's pose."""
+    scene = adapter.ready
+    address = int(scene.model.joint(f"{body}_joint").qposadr[0])
+    quat = pitch_quat or (math.cos(yaw_rad / 2), 0.0, 0.0, math.sin(yaw_rad / 2))
+    scene.data.qpos[address : address + 7] = (*position, *quat)
+    dof = int(scene.model.joint(f"{body}_joint").dofadr[0])
+    scene.data.qvel[dof : dof + 6] = 0.0
+    mujoco.mj_forward(scene.model, scene.data)
+
+
+def stack(adapter, names, x=0.1, y=0.55):
+    z = s.TABLE.top_z_m
+    pieces = {p.name: p for p in s.PIECES}
+    for name in names:
+        z += GAP_M + pieces[name].rest_z_m
+        put(adapter, name, (x, y, z))
+        z += pieces[name].rest_z_m
+
+
+def test_the_flat_stack_stands_and_is_measured(tower):
+    tower.reset()
+    stack(tower, FLAT_STACK)
+    evidence = tower.finish()
+    score = metrics.tower(evidence["height_m"], metrics.tower_optimum_m((1.0,) * 12))
+    assert score == pytest.approx(0.8350, abs=0.003)
+    assert evidence["pieces_supported"] == 12
+
+
+def test_nothing_done_is_the_rod_alone(tower):
+    tower.reset()
+    evidence = tower.finish()
+    assert evidence["height_m"] == pytest.approx(0.120, abs=1e-3)
+    floor = metrics.tower(evidence["height_m"], metrics.tower_optimum_m((1.0,) * 12))
+    assert floor <= 0.27
+
+
+def test_a_piece_that_falls_between_the_readings_counts_by_the_lower_one(tower):
+    tower.reset()
+    put(tower, "sphere", (0.1, 0.55, s.TABLE.top_z_m + 0.5))
+    evidence = tower.finish()
+    assert evidence["height_m"] < 0.2
+
+
+@pytest.mark.parametrize("name", [p.name for p in s.PIECES])
+def test_the_start_rests_exactly_on_the_table(tower, name):
+    tower.reset()
+    low, high = tabletop.vertical_extent_m(tower.ready.model, tower.ready.data, f"{name}_geom")
+    assert low == pytest.approx(s.TABLE.top_z_m, abs=2e-4)
+    assert high - low == pytest.approx(2 * 0.5 * (high - low))
+
+
+def test_wedge_on_its_small_face_has_the_height_of_its_long_leg(tower):
+    # Lying on the hypotenuse, the long leg rises at asin(short/hypotenuse); standing it is vertical.
+    piece = next(p for p in s.PIECES if p.name == "wedge_a")
+    long_m, short_m, _ = piece.size_m
+    lean = math.atan2(short_m, long_m)
+    angle = -(math.pi / 2 - lean)
+    quat = (math.cos(angle / 2), 0.0, math.sin(angle / 2), 0.0)
+    tower.reset()
+    put(tower, "wedge_a", (0.1, 0.55, 1.2), pitch_quat=quat)
+    low, high = tabletop.vertical_extent_m(tower.ready.model, tower.ready.data, "wedge_a_geom")
+    assert high - low == pytest.approx(piece.cap_m, abs=1e-6)
+
+
+def test_a_piece_in_the_hand_supports_nothing(tower):
+    tower.reset()
+    site, _ = tower.ready.robots[0].site_pose()
+    put(tower, "cube_b", tuple(site))
+    robot = tower.ready.robots[0]
+    names = robot.handles.finger_joints
+    for name, value in zip(names, (0.0258, -0.0258), strict=True):
+        tower.ready.data.qpos[tower.ready.model.joint(name).qposadr[0]] = value
+    reading = task.read(tower.ready, tower.top_m)
+    settled = task.Settled(
+        (reading, reading), {n: "touches_robot" for n in reading.on_robot}, s.SETTLE_MIN_S
+    )
+    assert "cube_b" in reading.on_robot
+    assert "cube_b" not in settled.supported(reading)
+
+
+@pytest.mark.parametrize(
+    ("speed", "rate", "quiet"),
+    [(0.0019, 0.0, True), (0.0021, 0.0, False), (0.0, 0.019, True), (0.0, 0.021, False)],
+)
+def test_quiet_limits(speed, rate, quiet):
+    assert task.is_quiet(speed, rate) is quiet
+
+
+# -------------------------------------------------------------------------------------- cantilever
+
+
+def lay(cantilever, beyond_levels):
+    """Blocks with their long side along +y over the +y edge; (centre beyond the edge in L, level)."""
+    half = s.BLOCK_HALF_M[2]
+    for i, (beyond, level) in enumerate(beyond_levels):
+        y = s.TABLE.half_m[1] + beyond * s.BLOCK_LENGTH_M
+        z = s.TABLE.top_z_m + half + level * (2 * half + GAP_M) + GAP_M
+        put(cantilever, f"block_{i}", (0.1, y, z))
+
+
+HARMONIC = tuple((b, i) for i, b in enumerate((-0.379, -0.217, 0.025, 0.510)))
+COUNTERWEIGHT = ((-0.1625, 0), (0.5575, 1), (-0.6425, 1), (0.0875, 2))
+
+
+@pytest.mark.parametrize(("blocks", "score"), [(HARMONIC, 0.866), (COUNTERWEIGHT, 0.906)])
+def test_known_stacks_stand_and_score(cantilever, blocks, score):
+    cantilever.reset()
+    lay(cantilever, blocks)
+    evidence = cantilever.finish()
+    assert metrics.cantilever(evidence["overhang_m"]) == pytest.approx(score, abs=0.003)
+    assert evidence["blocks_supported"] == 4
+
+
+def test_nothing_done_reaches_nowhere(cantilever):
+    cantilever.reset()
+    assert cantilever.finish()["overhang_m"] == 0.0
+
+
+def test_a_diagonal_block_gains_nothing_from_its_corner(cantilever):
+    cantilever.reset()
+    half = s.BLOCK_HALF_M
+    z = s.TABLE.top_z_m + half[2]
+    put(cantilever, "block_0", (0.1, s.TABLE.half_m[1] - 0.02, z), yaw_rad=math.pi / 4)
+    along = cantilever.overhang_m("block_0")
+    assert along == pytest.approx(-0.02 + half[1] * math.cos(math.pi / 4), abs=1e-6)
+
+
+@pytest.mark.parametrize(("low", "counts"), [(0.8901, True), (0.8899, False)])
+def test_a_block_must_be_above_the_edge(cantilever, low, counts):
+    cantilever.reset()
+    put(cantilever, "block_0", (0.1, 0.9, low + s.BLOCK_HALF_M[2]))
+    assert (cantilever.overhang_m("block_0") > 0.0) is counts
+
+
+# ----------------------------------------------------------------------------------------- balance
+
+
+def load(balance, low=(), high=()):
+    """Puts cubes on the two pans."""
+    for pan, cubes in zip(tabletop.PANS, (low, high), strict=True):
+        plate = balance.ready.data.geom(f"{pan}_plate").xpos
+        z = plate[2] + s.BEAM.plate_thickness_m / 2 + s.CUBE_HALF_M
+        for k, cube in enumerate(cubes):
+            put(balance, f"cube_{cube}", (plate[0] - 0.05 + 0.05 * k, plate[1], z + 1e-5))
+
+
+def run(balance, steps):
+    for _ in range(steps):
+        balance.step(STILL)
+
+
+@pytest.fixture
+def fresh(balance):
+    balance.restore({})
+    balance.reset()
+    return balance
+
+
+def beam_rad(balance) -> float:
+    return float(balance.ready.data.joint(tabletop.BEAM_HINGE).qpos[0])
+
+
+def test_equal_counts_tilt_by_the_heavy_cube_alone(fresh):
+    # m_bob g d sin(theta) = (0.2 m_cube) g l  ->  sin(theta) = 0.2 m l / (m_bob d)
+    bob = 4.0 / 3.0 * math.pi * s.BEAM.bob_radius_m**3 * s.BEAM.bob_density_kg_m3
+    excess = (s.HEAVY_FACTOR - 1.0) * s.CUBE_MASS_KG * s.BEAM.beam_half_m[1]
+    expected = math.asin(excess / (bob * s.BEAM.bob_drop_m))
+    load(fresh, low=(4,), high=(5,))
+    run(fresh, 2)
+    fresh.extra("beam", {"locked": False})
+    run(fresh, 160)
+    assert fresh.is_at_rest
+    assert abs(beam_rad(fresh)) == pytest.approx(expected, rel=0.03)
+    low, high = fresh.state()["pan_positions"][:, 2]
+    assert low < high, "the heavy side is lower"
+    assert fresh.weighings.count == 1
+    fresh.extra("beam", {"locked": True})
+    run(fresh, s.BEAM.lock_steps + 5)
+    assert abs(beam_rad(fresh)) < 1e-3
+    fresh.extra("beam", {"locked": False})
+    run(fresh, 2)
+    assert fresh.weighings.count == 1, "the same contents are not weighed twice"
+
+
+def test_the_lock_holds_any_load(fresh):
+    load(fresh, low=(0, 1, 2))
+    run(fresh, 10)
+    assert abs(beam_rad(fresh)) < 2e-4
+    assert fresh.weighings.count == 0, "loading under lock is free"
+
+
+def test_an_empty_beam_may_swing_for_free_and_a_dropped_cube_is_counted(fresh):
+    fresh.extra("beam", {"locked": False})
+    run(fresh, 3)
+    assert fresh.weighings.count == 0
+    load(fresh, high=(3,))
+    run(fresh, 3)
+    assert fresh.weighings.count == 1
+
+
+def test_release_look_and_lock_is_counted(fresh):
+    load(fresh, low=(4,), high=(5,))
+    run(fresh, 1)
+    fresh.extra("beam", {"locked": False})
+    fresh.extra("beam", {"locked": True})
+    assert fresh.weighings.count == 1
+    fresh.reset()
+    assert fresh.weighings.count == 1, "a reset keeps the weighings"
+
+
+def test_weighings_survive_in_the_counters():
+    pair = (frozenset({1, 4}), frozenset({2}))
+    counted = tabletop.Weighings()
+    counted.see(pair)
+    again = tabletop.Weighings.of_counters(counted.to_counters())
+    again.see(pair)
+    assert (again.count, again.last) == (1, pair)
+    again.see((frozenset(), frozenset()))
+    assert again.count == 1
+
+
+def test_release_is_refused_while_the_robot_touches_the_balance(fresh, monkeypatch):
+    monkeypatch.setattr(fresh, "_robot_touches_balance", lambda: True)
+    with pytest.raises(BadRequest, match="move the arm away"):
+        fresh.extra("beam", {"locked": False})
+    assert fresh.is_locked
+
+
+def test_a_touch_locks_a_released_beam_at_once(fresh, monkeypatch):
+    fresh.extra("beam", {"locked": False})
+    assert not fresh.is_locked
+    monkeypatch.setattr(fresh, "_robot_touches_balance", lambda: True)
+    run(fresh, 1)
+    assert fresh.is_locked
+
+
+@pytest.mark.parametrize(("offset", "on"), [(0.089, True), (0.091, False)])
+def test_mat_reach(fresh, offset, on):
+    x, y = s.MAT.centre_m
+    z = s.TABLE.top_z_m + 2 * s.MAT.half_m[2] + s.CUBE_HALF_M
+    put(fresh, "cube_4", (x + offset, y, z))
+    assert fresh.is_on_mat("cube_4") is on
+
+
+def test_a_cube_held_above_the_mat_is_not_on_it(fresh):
+    put(fresh, "cube_4", (*s.MAT.centre_m, s.TABLE.top_z_m + 0.05))
+    assert not fresh.is_on_mat("cube_4")
+
+
+def test_observation_is_noisy_and_repeats_within_a_step(fresh):
+    run(fresh, 1)
+    a, b = fresh.state(), fresh.state()
+    assert all(np.array_equal(a[k], b[k]) for k in a)
+    true = fresh.ready.data.xpos[fresh._cubes]
+    error = a["cube_positions"] - true
+    assert 0.0 < np.abs(error).max() < 0.006
+    run(fresh, 1)
+    assert not np.array_equal(fresh.state()["cube_positions"], a["cube_positions"])
+
+
+def test_the_model_carries_the_spec(balance):
+    model = balance.ready.model
+    assert model.body("cube_4").mass[0] == pytest.approx(s.CUBE_MASS_KG * s.HEAVY_FACTOR)
+    assert model.joint(tabletop.BEAM_HINGE).range[1] == pytest.approx(s.BEAM.range_rad)
+    assert model.opt.cone == mujoco.mjtCone.mjCONE_ELLIPTIC
+    assert model.opt.timestep * s.SUBSTEPS == pytest.approx(1.0 / s.CONTROL_HZ)

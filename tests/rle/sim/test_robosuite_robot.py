@@ -1,0 +1,135 @@
+"""What the robot adapter hides of robosuite, each fact on its own."""
+
+import mujoco
+import numpy as np
+import pytest
+
+from rle.sim.robosuite_robot import (
+    MODE,
+    RobosuiteRobot,
+    RobotConfig,
+    drive,
+    pose_action,
+    quat_xyzw,
+    rotation_of,
+    rotation_vector,
+)
+
+pytestmark = pytest.mark.xdist_group("f03")
+SUBSTEPS = 25
+
+
+class Bench:
+    """A mobile robot alone on a floor."""
+
+    def __init__(self) -> None:
+        spec = mujoco.MjSpec()
+        spec.compiler.degree = False
+        spec.option.timestep = 0.002
+        spec.worldbody.add_geom(name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=(5, 5, 0.1))
+        self.robot = RobosuiteRobot(
+            RobotConfig(kind="PandaOmron", index=0, base_pos_m=(-0.62, 0.0, 0.0), torso_m=0.2)
+        )
+        self.robot.attach(spec)
+        self.model = spec.compile()
+        self.data = self.robot.bind(self.model)
+        self.reset()
+
+    def reset(self) -> None:
+        mujoco.mj_resetData(self.model, self.data)
+        self.robot.reset()
+
+    def run(self, steps: int, **values: float) -> dict[str, np.ndarray]:
+        action = np.zeros(12)
+        action[MODE] = -1.0
+        for name, value in values.items():
+            action[int(name[1:])] = value
+        for _ in range(steps):
+            self.robot.set_action(action)
+            drive(self.model, self.data, [self.robot], SUBSTEPS)
+        return self.robot.proprio()
+
+
+@pytest.fixture(scope="module")
+def bench():
+    return Bench()
+
+
+@pytest.fixture(autouse=True)
+def start(bench):
+    bench.reset()
+
+
+def test_two_resets_and_the_same_actions_give_the_same_bits(bench):
+    seen = []
+    for _ in range(2):
+        bench.reset()
+        rng = np.random.default_rng(3)
+        for _ in range(15):
+            bench.robot.set_action(rng.uniform(-1, 1, 12))
+            drive(bench.model, bench.data, [bench.robot], SUBSTEPS)
+        seen.append(bench.data.qpos.copy())
+    assert np.array_equal(*seen)
+
+
+def test_the_pose_is_held(bench):
+    before = bench.robot.proprio()
+    after = bench.run(30)
+    assert np.abs(after["eef_pos"] - before["eef_pos"]).max() < 1e-5
+
+
+def test_gripper_zero_opens_and_any_positive_value_closes(bench):
+    assert bench.robot.proprio()["gripper_pos"][0] == pytest.approx(0.0208, abs=1e-3)
+    assert bench.run(20)["gripper_pos"][0] > 0.035
+    assert bench.run(30, a6=0.1)["gripper_pos"][0] < 0.005
+
+
+def test_arm_indices_move_the_hand_along_the_base_axes(bench):
+    for axis in range(3):
+        bench.reset()
+        before = bench.robot.proprio()["eef_pos"]
+        moved = bench.run(6, **{f"a{axis}": 0.5})["eef_pos"] - before
+        assert moved[axis] > 0.02
+        assert np.abs(np.delete(moved, axis)).max() < 0.01
+
+
+def test_base_index_seven_drives_forward_and_a_small_value_does_not(bench):
+    before = bench.robot.proprio()["base_pos"]
+    assert bench.run(10, a7=0.2)["base_pos"] == pytest.approx(before, abs=1e-3)
+    moved = bench.run(10, a7=1.0)["base_pos"] - before
+    assert moved[0] == pytest.approx(0.17, abs=0.03) and abs(moved[1]) < 1e-3
+
+
+def test_forward_is_forward_after_a_turn(bench):
+    bench.run(22, a9=1.0)
+    bench.run(10)
+    _, turn = bench.robot.base_pose()
+    heading = turn[:2, 0]
+    assert abs(heading[0]) < 0.75, "the base has turned"
+    before = bench.robot.proprio()["base_pos"][:2]
+    moved = bench.run(10, a7=1.0)["base_pos"][:2] - before
+    assert moved @ heading / np.linalg.norm(moved) > 0.98
+
+
+def test_torso_index_lifts_the_frame_of_the_arm(bench):
+    before = bench.robot.proprio()["base_pos"][2]
+    assert bench.run(20, a10=1.0)["base_pos"][2] > before + 0.005
+
+
+def test_pose_action_reaches_a_pose(bench):
+    position, rotation = bench.robot.site_pose()
+    target = position + [0.05, 0.08, -0.06]
+    for _ in range(40):
+        bench.robot.set_action(pose_action(bench.robot, target, rotation, 0.0))
+        drive(bench.model, bench.data, [bench.robot], SUBSTEPS)
+    assert np.linalg.norm(bench.robot.site_pose()[0] - target) < 0.003
+
+
+def test_quaternions_are_xyzw_and_come_back():
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        quat = rng.normal(size=4)
+        quat /= np.linalg.norm(quat) * np.sign(quat[3])
+        assert quat_xyzw(rotation_of(quat)) == pytest.approx(quat)
+    turn = rotation_of(np.array([0.0, 0.0, np.sin(0.2), np.cos(0.2)]))
+    assert rotation_vector(turn) == pytest.approx([0.0, 0.0, 0.4])

@@ -1,0 +1,296 @@
+"""f03/pocket-cube: two arms turn the halves of the cube. Privileged cube state, metered actions.
+
+    python -m train_baselines.oracles.f03_pocket_cube [--turns +z-90 +x-90]
+
+z turns: hand 0 holds the lower half from -x, hand 1 comes from above and rolls the upper half. x turns: each hand
+takes a half, both lift, hand 1 rolls, both set down. A y turn is a roll of the whole cube and a z turn. The cube
+is squared on its fork before every grip, and the plan is made anew after every turn.
+"""
+
+import argparse
+import itertools
+import json
+
+import mujoco
+import numpy as np
+
+from families.f03_tabletop import cube, cube_solver, metrics
+from families.f03_tabletop import spec as s
+from families.f03_tabletop.instances import CubeInstance
+from rle.service import embedded
+from rle.service.adapter import TrialPlan
+from rle.service.client import Client, SimError
+from rle.sim.robosuite_robot import rotation_of, rotation_vector
+from train_baselines.oracles.f03_driver import (
+    POSITION_SCALE_M,
+    ROTATION_SCALE_RAD,
+    validation_profile,
+)
+
+OPEN, CLOSED = -1.0, 1.0
+CENTRE = np.array(s.CUBE_START_M)
+LAYER_M = 0.016
+"""A half's middle from the cube's middle."""
+GRIP_X_M = 0.018
+"""Hand 0 and 1 take their half at -x and +x this far from the middle."""
+HOLD_X_M = -0.012
+"""Hand 0 holds the lower half with its site here."""
+LIFT_Z_M = 1.10
+"""Height for x turns: above the posts by more than the corners' sweep."""
+PARK_X_M = 0.136
+TURN_STEPS = 60
+PREFERRED = ("+z+90", "+x+90", "+x-90", "+z-90")
+"""Turns that the hands know, the surest first."""
+
+
+def spin(axis: int, angle_rad: float) -> np.ndarray:
+    """Rotation matrix about a world axis."""
+    vector = np.zeros(3)
+    vector[axis] = 1.0
+    quat, out = np.zeros(4), np.zeros(9)
+    mujoco.mju_axisAngle2Quat(quat, vector, angle_rad)
+    mujoco.mju_quat2Mat(out, quat)
+    return out.reshape(3, 3)
+
+
+class Hands:
+    """Both arms: where each is told to be, and steps that bring it there."""
+
+    def __init__(self, sim: Client) -> None:
+        self.sim = sim
+        state = sim.observe()
+        self.start = [rotation_of(state[f"arm{i}_eef_quat"]) for i in range(2)]
+        self.position = [state[f"arm{i}_eef_pos"].copy() for i in range(2)]
+        self.rotation = [r.copy() for r in self.start]
+        self.grip = [OPEN, OPEN]
+        self._base = [rotation_of(state[f"arm{i}_base_quat"]) for i in range(2)]
+        self._state = state
+
+    def rolled(self, hand: int, angle_rad: float) -> np.ndarray:
+        """Start orientation of a hand, rolled about the world's x axis."""
+        return spin(0, angle_rad) @ self.start[hand]
+
+    def step(self) -> None:
+        """One control step towards the commanded poses."""
+        action = np.zeros(14)
+        for i in range(2):
+            here, now = self._state[f"arm{i}_eef_pos"], rotation_of(self._state[f"arm{i}_eef_quat"])
+            part = action[7 * i : 7 * i + 7]
+            part[0:3] = self._base[i].T @ (self.position[i] - here) / POSITION_SCALE_M
+            error = rotation_vector(self.rotation[i] @ now.T)
+            part[3:6] = self._base[i].T @ error / ROTATION_SCALE_RAD
+            part[6] = self.grip[i]
+        self._state = self.sim.step(np.clip(action, -1.0, 1.0), observe=()).observation
+
+    def wait(self, steps: int) -> None:
+        for _ in range(steps):
+            self.step()
+
+    def move(self, steps: int, **targets: tuple) -> None:
+        """Moves hands along straight lines: `h0=(position, rotation)`, `h1=...`, then lets them arrive."""
+        plans = {}
+        for name, (position, rotation) in targets.items():
+            hand = int(name[1])
+            turn = rotation_vector(rotation @ self.rotation[hand].T)
+            plans[hand] = (
+                self.position[hand].copy(),
+                np.array(position),
+                self.rotation[hand].copy(),
+                turn,
+            )
+        for k in range(1, steps + 1):
+            for hand, (start, end, before, turn) in plans.items():
+                self.position[hand] = start + (end - start) * k / steps
+                angle = float(np.linalg.norm(turn))
+                if angle > 1e-9:
+                    quat, out = np.zeros(4), np.zeros(9)
+                    mujoco.mju_axisAngle2Quat(quat, turn / angle, angle * k / steps)
+                    mujoco.mju_quat2Mat(out, quat)
+                    self.rotation[hand] = out.reshape(3, 3) @ before
+            self.step()
+        self.wait(6)
+
+    def close(self, hand: int, value: float = CLOSED, steps: int = 14) -> None:
+        """Closes or opens a hand and waits."""
+        self.grip[hand] = value
+        self.wait(steps)
+
+
+class CubeHands(Hands):
+    """Squaring, and turns of the cube's halves."""
+
+    def core(self) -> np.ndarray:
+        """True position of the cube's core."""
+        return self.sim.privileged_state()[cube.CORE][:3]
+
+    def report(self, what: str) -> None:
+        """Prints where the cube is."""
+        state = self.sim.privileged_state()
+        angle = np.degrees(float(state["misalignment_rad"]))
+        print(f"{what}: core {np.round(state[cube.CORE][:3], 4)}, misaligned {angle:.1f} deg, "
+              f"{self.sim.status.steps_used} steps")  # fmt: skip
+
+    def square(self) -> None:
+        """Hand 0 closes along y at half height and carries the cube back to the middle in x."""
+        flat = self.rolled(0, -np.pi / 2)
+        self.move(25, h0=((-PARK_X_M + 0.03, 0.0, CENTRE[2]), flat))
+        self.move(20, h0=((HOLD_X_M, 0.0, CENTRE[2]), flat))
+        self.close(0)
+        off = float(self.core()[0])
+        if abs(off) > 0.001:
+            x = self.position[0][0]
+            self.move(8, h0=((x, 0.0, CENTRE[2] + 0.004), flat))
+            self.move(8, h0=((x - off, 0.0, CENTRE[2] + 0.004), flat))
+            self.move(8, h0=((x - off, 0.0, CENTRE[2]), flat))
+        self.close(0, OPEN, 8)
+
+    def turn_z(self, sign: int) -> None:
+        """The upper half by +-90 degrees about z."""
+        self.square()
+        flat = self.rolled(0, -np.pi / 2)
+        self.move(10, h0=((HOLD_X_M, 0.0, CENTRE[2] - LAYER_M), flat))
+        self.close(0)
+        start = 0.0 if sign > 0 else np.pi / 2
+        above = spin(2, start) @ np.array([[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]])
+        way = ((0.12, 0.0, 1.16), (0.06, 0.0, 1.20), (0.0, 0.0, 1.18))
+        self.move(15, h1=(way[0], self.start[1]))
+        self.move(35, h1=(way[1], above))
+        self.move(15, h1=(way[2], above))
+        top = (0.0, 0.0, CENTRE[2] + 0.018)
+        self.move(30, h1=(top, above))
+        self.close(1)
+        rolled = spin(2, sign * np.pi / 2) @ above
+        self.move(TURN_STEPS, h1=(top, rolled))
+        self.wait(6)
+        self.close(1, OPEN, 10)
+        self.move(20, h1=(way[2], rolled))
+        self.move(15, h1=(way[1], rolled))
+        self.move(35, h1=(way[0], self.start[1]))
+        self.move(15, h1=((PARK_X_M, 0.0, CENTRE[2]), self.start[1]))
+        self.close(0, OPEN, 8)
+        self.park()
+
+    def turn_x(self, sign: int) -> None:
+        """The +x half by +-90 degrees about x, against the -x half."""
+        self.square()
+        self.move(20, h0=((-PARK_X_M + 0.03, 0.0, CENTRE[2]), self.rolled(0, -np.pi / 2)))
+        self.move(25, h0=((-PARK_X_M + 0.03, 0.0, CENTRE[2]), self.start[0]))
+        self.move(20, h0=((-GRIP_X_M, 0.0, CENTRE[2]), self.start[0]))
+        self.close(0)
+        flat = self.rolled(1, -np.pi / 2)
+        self.move(25, h1=((PARK_X_M - 0.03, 0.0, CENTRE[2]), flat))
+        self.move(20, h1=((GRIP_X_M, 0.0, CENTRE[2]), flat))
+        self.close(1)
+        self.move(
+            25,
+            h0=((-GRIP_X_M, 0.0, LIFT_Z_M), self.start[0]),
+            h1=((GRIP_X_M, 0.0, LIFT_Z_M), flat),
+        )
+        after = [self.start[0], flat]
+        if sign > 0:
+            after[1] = self.start[1]
+        else:
+            after[0] = self.rolled(0, np.pi / 2)
+        self.move(
+            TURN_STEPS,
+            h0=((-GRIP_X_M, 0.0, LIFT_Z_M), after[0]),
+            h1=((GRIP_X_M, 0.0, LIFT_Z_M), after[1]),
+        )
+        self.wait(10)
+        self.move(
+            30,
+            h0=((-GRIP_X_M, 0.0, CENTRE[2]), after[0]),
+            h1=((GRIP_X_M, 0.0, CENTRE[2]), after[1]),
+        )
+        self.close(1, OPEN, 8)
+        self.move(15, h1=((PARK_X_M, 0.0, CENTRE[2]), after[1]))
+        self.move(25, h1=((PARK_X_M, 0.0, CENTRE[2]), self.start[1]))
+        self.close(0, OPEN, 8)
+        self.park()
+
+    def park(self) -> None:
+        """Hand 0 withdraws."""
+        x = -PARK_X_M + 0.03
+        self.move(15, h0=((x, 0.0, self.position[0][2]), self.rotation[0]))
+
+
+def plan(world: np.ndarray, most: int) -> tuple[str, ...] | None:
+    """A shortest sequence of `PREFERRED` world turns that solves a world-frame state."""
+    for length in range(most + 1):
+        for turns in itertools.product(PREFERRED, repeat=length):
+            if cube_solver.is_solved(cube_solver.apply(world, turns)):
+                return turns
+    return None
+
+
+def world_state(sim: Client) -> np.ndarray:
+    """State of the cube as it stands, in world axes."""
+    state = sim.privileged_state()
+    frame = state["frame"]
+    traces = np.einsum("kij,ij->k", cube.ROTATIONS, frame)
+    turn = int(traces.argmax())
+    relative = cube.rotations_of(state["state"].astype(np.uint8))
+    return cube.nearest(cube.ROTATIONS[turn] @ relative)[0]
+
+
+def solve(sim: Client, most_turns: int = 6) -> None:
+    """Turns until the simulator confirms the solve, or no plan of `most_turns` is left."""
+    hands = CubeHands(sim)
+    for _ in range(2 * most_turns):
+        if not sim.status.live:
+            return
+        turns = plan(world_state(sim), most_turns)
+        if not turns:
+            break
+        print(f"plan: {' '.join(turns)}")
+        try:
+            turn = hands.turn_z if turns[0][1] == "z" else hands.turn_x
+            turn(1 if turns[0].endswith("+90") else -1)
+        except SimError as failure:
+            print(f"lost: {failure}")
+            return
+        except Exception:
+            if not sim.status.live:  # solved in the middle of a motion
+                return
+            raise
+        hands.report(turns[0])
+    hands.wait(10)
+
+
+class GivenCube(cube.PocketCube):
+    """The task with a scramble that is named instead of drawn."""
+
+    def __init__(self, turns: tuple[str, ...]) -> None:
+        super().__init__("f03/pocket-cube")
+        state = cube_solver.apply(cube_solver.SOLVED, turns)
+        self.given = CubeInstance(turns=turns, optimum_qtm=cube_solver.optimum(state))
+
+    def open_trial(self, plan: TrialPlan) -> str:
+        self.open_instance(self.given, plan)
+        return self.given.digest
+
+
+PRACTICE_TURNS = ("+z-90", "+x-90", "+z-90")
+"""Scramble of the practice instance; its optimum is 3."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--turns", nargs="+", default=PRACTICE_TURNS)
+    args = parser.parse_args()
+    adapter = GivenCube(tuple(args.turns))
+    task = "f03/pocket-cube"
+    with embedded.open(s.SESSIONS[task], adapter=adapter, profile=validation_profile(task)) as sim:
+        solve(sim)
+        if sim.status.live:
+            sim.finish()
+        evidence = sim.session.trials()[-1].evidence
+        value = metrics.pocket_cube(
+            evidence.get("solved") is True, evidence.get("turns"), adapter.given.optimum_qtm,
+            evidence.get("unclassified"),
+        )  # fmt: skip
+        print(json.dumps({"score": value, "optimum": adapter.given.optimum_qtm, **evidence}))
+
+
+if __name__ == "__main__":
+    main()
