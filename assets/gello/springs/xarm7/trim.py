@@ -120,7 +120,9 @@ def feedforward(model, factors):
 
 def make_trim(model):
     """Feedforward of the device as drawn."""
-    return feedforward(model, np.append(np.ones(model.nbody - 2), model.body_mass[model.body("payload").id]))
+    return feedforward(
+        model, np.append(np.ones(model.nbody - 2), model.body_mass[model.body("payload").id])
+    )
 
 
 def make_trim_adapted(model, params):
