@@ -203,7 +203,7 @@ def static_margin(
 
 
 @functools.lru_cache(maxsize=8)
-def _extended(design: chassis.Chassis, arm: str, payload_kg: float) -> tuple[np.ndarray, ...]:
+def _extended(design: chassis.Chassis, arm: str, payload_kg: float) -> tuple[Any, ...]:
     """Wheel rectangle, and the mass centre split at joint 1: what stands still, axis, share and place
     of what turns, in the base's x-y plane. The axis of joint 1 is vertical."""
     robot = scene.compose(design, find_arm(arm), payload_kg)

@@ -184,7 +184,7 @@ class _Remote:
         self._worker.reset(context=context, seed=seed)
 
     def act(self, obs: dict[str, Any]) -> np.ndarray:
-        return self._worker.act(np.float64(obs["time"]), obs["qpos"], obs["qvel"], obs["ctrl"])
+        return self._worker.act(np.array(obs["time"]), obs["qpos"], obs["qvel"], obs["ctrl"])
 
 
 # ------------------------------------------------------------------------------------------ rows
@@ -238,7 +238,8 @@ def scenario_row(trial: Trial, test: str, trace: battery.Trace) -> Row:
         }
     else:
         numbers = task.measure_dynamic(trace)
-        score, values = metrics.dynamic(test, numbers), dict(numbers)
+        score = metrics.dynamic(test, numbers)
+        values = {name: value for name, value in numbers.items()}
     return Row(
         id=trial.id,
         group=trial.group,

@@ -86,6 +86,7 @@ class Arm:
             target = state["eef_pos"] + error * min(1.0, slow_m / max(distance, 1e-9))
             out = self.sim.step(self._action(state, target, rotation), observe=())
             state = out.observation
+            assert state is not None, "it was asked for"
         return float(np.linalg.norm(np.array(position) - state["eef_pos"]))
 
     def wait(self, steps: int) -> None:

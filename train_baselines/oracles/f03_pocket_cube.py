@@ -80,7 +80,9 @@ class Hands:
             error = rotation_vector(self.rotation[i] @ now.T)
             part[3:6] = self._base[i].T @ error / ROTATION_SCALE_RAD
             part[6] = self.grip[i]
-        self._state = self.sim.step(np.clip(action, -1.0, 1.0), observe=()).observation
+        state = self.sim.step(np.clip(action, -1.0, 1.0), observe=()).observation
+        assert state is not None, "it was asked for"
+        self._state = state
 
     def wait(self, steps: int) -> None:
         for _ in range(steps):
