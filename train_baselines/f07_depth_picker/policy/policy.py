@@ -17,6 +17,7 @@ CARRY_Z_M = 0.46  # head height for carrying out of the bin
 LOOK_M = np.array((0.35, 0.43, 0.42))  # head position from which nest and side are both in view
 SIDE_M = np.array((0.25, 0.46))  # where chains fall apart, on the belt, 14 cm from the nest
 WALL_M = 0.023  # from the head's axis to a wall
+EDGE_M = 0.008  # along a wall the map shows the wall
 PRESS_N = 2.5  # change of the axial force that means contact on the way down
 MAX_FALLS = 3  # falls of a chain onto the belt, after which it goes back into the bin
 MAX_MISSES = 6  # failed grabs on the belt after which the bin goes on
@@ -42,7 +43,8 @@ class Picker:
         self._arm = Arm(s["model_xml"], s["arm_home"], self._dt_s)
         self._glide = Glide(self._arm.grip_m(s["arm_home"]), self._dt_s)
         low, high = self._bin[0][:2], self._bin[1][:2]
-        self._bin_map = HeightMap(low, high, self._bin[0][2], self._safe_z + 0.02)
+        low, high = low + EDGE_M, high - EDGE_M
+        self._bin_map = HeightMap(low, high, self._bin[0][2], self._safe_z - 0.01)
         margin = np.array((0.0, 0.012))  # rails
         belt_low = np.array((max(s["belt_lo"][0], 0.08), s["belt_lo"][1])) + margin
         belt_high = np.array((0.66, s["belt_hi"][1])) - margin
