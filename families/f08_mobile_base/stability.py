@@ -198,7 +198,8 @@ def lift_off_events(wheel_load_n: np.ndarray, step_s: float) -> list[tuple[float
     """
     few = (np.asarray(wheel_load_n) >= spec.WHEEL_LOAD_N).sum(axis=1) < spec.MIN_LOADED_WHEELS
     switch = np.flatnonzero(np.diff(np.concatenate([[0], few.astype(int), [0]])))
-    events = [(a * step_s, (b - a) * step_s) for a, b in zip(switch[::2], switch[1::2])]
+    pairs = zip(switch[::2].tolist(), switch[1::2].tolist())
+    events = [(a * step_s, (b - a) * step_s) for a, b in pairs]
     return [(start, length) for start, length in events if length > spec.LIFT_OFF_S + 1e-9]
 
 
