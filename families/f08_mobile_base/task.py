@@ -65,7 +65,7 @@ def measure_dynamic(trace: battery.Trace) -> dict[str, float]:
     worst = start + int(np.argmin(margins[start:])) if trace.n_steps > start else 0
     finished = trace.ended == "done"
     return {
-        "tracking": trace.tracking() if finished else 10.0,
+        "tracking": min(trace.tracking(), 10.0) if finished else 10.0,
         "tilt_max_deg": float(np.degrees(trace.tilt_rad.max(initial=0.0))) if finished else 90.0,
         "n_events": float(len(events)),
         "longest_event_s": max((length for _, length in events), default=0.0),

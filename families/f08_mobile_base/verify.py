@@ -27,7 +27,7 @@ from rle.contracts import Arg, ArraySpec, Function, PythonContract
 from rle.errors import InvalidSubmission
 from rle.report import FamilyResult, Row, read_report
 from rle.sim.film import film_states
-from rle.verify_api import Checked, Limits, Trial, VerifyContext, Worker
+from rle.verify_api import Checked, Limits, Trial, TrialFault, VerifyContext, Worker
 
 LIMITS = Limits(
     call_cap_s=spec.CONTROLLER_CALL_S,
@@ -165,9 +165,9 @@ def play_shelf(
     with ctx.worker("python", checked, LIMITS) as worker:
         try:
             worker.load()
-        except InvalidSubmission as error:
+        except (InvalidSubmission, TrialFault) as error:
             failed = shelf.ShelfTrial(trial.index, payload_kg, ended="no_submission")
-            failed.detail = str(error)
+            failed.ended, failed.detail = getattr(error, "ended", failed.ended), str(error)
             return failed, worker.wall_s
         robot = shelf.make_robot(design, arm, payload_kg)
         result = shelf.run_trial(robot, _Remote(worker), trial.index, keep_frames)
