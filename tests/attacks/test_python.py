@@ -246,15 +246,15 @@ IPC = {
     "73 four GiB": ("os.write(4, HEADER.pack(2**32 - 1, 18, 2))", "ipc.frame"),
     "73 wrong sequence": ("os.write(4, HEADER.pack(8, 18, 99) + bytes(8))", "ipc.frame"),
     "73 unknown type": ("os.write(4, HEADER.pack(8, 77, 2) + bytes(8))", "ipc.frame"),
-    "73 short reply": ("os.write(4, HEADER.pack(4, 18, 2) + bytes(4))", "ipc.frame"),
+    "73 short reply": ("os.write(4, HEADER.pack(4, 18, 2) + bytes(4))", EXTRA),
     "73 half a frame": ("os.write(4, HEADER.pack(8, 18, 2)); time.sleep(99)", "worker.time"),
     "73 dribble": (
         "os.write(4, HEADER.pack(8, 18, 2)); [(time.sleep(.3), os.write(4, b'x')) for _ in range(99)]",
         "worker.time",
     ),
-    "73 deep fault": ("os.write(4, HEADER.pack(2000, 19, 2) + b'\\x91' * 2000)", "ipc.frame"),
+    "73 deep fault": ("os.write(4, HEADER.pack(2000, 19, 2) + b'\\x91' * 2000)", EXTRA),
     "74 fault with a text": (
-        "os.write(4, HEADER.pack(len(FAULT), 19, 2) + FAULT)",
+        "os.write(4, HEADER.pack(len(FAULT), 19, 2) + FAULT); time.sleep(1)",
         "action.raised",
     ),
 }

@@ -97,7 +97,7 @@ class CompileRole:
     def reset(self, fields: dict) -> None:
         raise Fault("ipc.frame")
 
-    def act(self, payload: bytearray) -> bytes:
+    def act(self, payload: memoryview) -> bytes:
         raise Fault("ipc.frame")
 
 

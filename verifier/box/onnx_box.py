@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime as ort
 
 from .roles import quoted
-from .wire import FUNCTION, Fault, pack_arrays, unpack_arrays
+from .wire import FUNCTION, Fault, Layout
 
 MAX_GROWTH_BYTES = 512 * 2**20
 """Memory that loading and the first run may add."""
@@ -179,14 +179,15 @@ class OnnxRole:
         if fields.get("probe_only"):
             return probe(data, self._contract | {"probes": fields["probe_only"]})
         self._graph = Graph(data, self._contract, BASIC)
+        self._inputs = Layout(self._contract["inputs"])
+        self._outputs = Layout(self._contract["outputs"])
         return {}
 
     def reset(self, fields: dict) -> None:
         """The graph has no state."""
 
-    def act(self, payload: bytearray) -> bytes:
-        arrays = unpack_arrays(self._contract["inputs"], memoryview(payload)[FUNCTION.size :])
-        return pack_arrays(self._contract["outputs"], self._graph.run(arrays))
+    def act(self, payload: memoryview) -> bytes:
+        return self._outputs.pack(self._graph.run(self._inputs.unpack(payload, FUNCTION.size)))
 
 
 def build(config: dict) -> OnnxRole:

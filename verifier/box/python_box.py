@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from . import wire
-from .wire import FUNCTION, Fault, pack_arrays, unpack_arrays
+from .wire import FUNCTION, Fault, Layout
 
 CLASS_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,59}")
 KEPT = "kept:"
@@ -33,7 +33,11 @@ class PythonRole:
         contract, given = fields["contract"], fields["fields"]
         self._root = str(Path(fields["root"]) / contract["folder"])
         self._functions = [
-            {**f, "arrays": [a for arg in f["args"] for a in arg["arrays"]]}
+            {
+                **f,
+                "inputs": Layout([a for arg in f["args"] for a in arg["arrays"]]),
+                "outputs": Layout(f["returns"]),
+            }
             for f in contract["functions"]
         ]
         self._kept: dict[str, Any] = dict(given)
@@ -69,10 +73,10 @@ class PythonRole:
             raise Fault("action.missing", name="reset")
         self._guard("action.raised", lambda: target(*fields.values()))
 
-    def act(self, payload: bytearray) -> bytes:
+    def act(self, payload: memoryview) -> bytes:
         (number,) = FUNCTION.unpack_from(payload)
         function = self._functions[number]
-        arrays = unpack_arrays(function["arrays"], memoryview(payload)[FUNCTION.size :])
+        arrays = function["inputs"].unpack(payload, FUNCTION.size)
         target = self._target(function)
         positional, keywords = self._arguments(function["args"], iter(arrays))
         value = self._guard("action.raised", lambda: target(*positional, **keywords))
@@ -80,7 +84,7 @@ class PythonRole:
             self._kept[function["keep"]] = value
             return b""
         results = self._guard("action.raised", lambda: convert(value, function["returns"]))
-        return pack_arrays(function["returns"], results)
+        return function["outputs"].pack(results)
 
     def _target(self, function: dict) -> Callable:
         name = function["target"] or function["name"]

@@ -23,7 +23,7 @@ class CheckRole:
     def reset(self, fields: dict) -> None:
         raise wire.Fault("ipc.frame")
 
-    def act(self, payload: bytearray) -> bytes:
+    def act(self, payload: memoryview) -> bytes:
         raise wire.Fault("ipc.frame")
 
 

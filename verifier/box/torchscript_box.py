@@ -11,7 +11,7 @@ import torch
 
 from . import wire
 from .roles import quoted
-from .wire import FUNCTION, Fault, pack_arrays, unpack_arrays
+from .wire import FUNCTION, Fault, Layout
 
 PROBE_SEED = 20_260
 """Seed of the fixed probe frames; they say nothing about trials."""
@@ -122,14 +122,16 @@ class TorchScriptRole:
         self._contract = fields["contract"]
         data = (Path(fields["root"]) / self._contract["path"]).read_bytes()
         self._module = Module(data, self._contract)
+        self._input = Layout([self._contract["input"]])
+        self._output = Layout([self._contract["output"]])
         return {}
 
     def reset(self, fields: dict) -> None:
         """The module has no state."""
 
-    def act(self, payload: bytearray) -> bytes:
-        (array,) = unpack_arrays([self._contract["input"]], memoryview(payload)[FUNCTION.size :])
-        return pack_arrays([self._contract["output"]], [self._module.run(array)])
+    def act(self, payload: memoryview) -> bytes:
+        (array,) = self._input.unpack(payload, FUNCTION.size)
+        return self._output.pack([self._module.run(array)])
 
 
 def build(config: dict) -> TorchScriptRole:

@@ -22,6 +22,10 @@ HELLO, READY, REPLY, FAULT = 16, 17, 18, 19
 
 PARENT_LIMIT = 32 * 2**20
 """Largest payload that the verifier sends, bytes."""
+CHUNK = 1 << 16
+"""Bytes asked for at once."""
+ALIGNED_HEADER = 16
+"""Room before a payload, so that it starts on a multiple of 8."""
 FUNCTION = struct.Struct("<Q")
 """Number of the declared function, at the head of an ACT."""
 ALIGNMENT = 8
@@ -61,17 +65,30 @@ class Channel:
         self._read_fd = read_fd
         self._write_fd = write_fd
 
-    def recv(self) -> tuple[int, int, bytearray]:
+    def recv(self) -> tuple[int, int, memoryview]:
         """Waits for one frame.
 
         Returns:
-            Type, sequence, payload.
+            Type, sequence, payload (writable).
 
         Raises:
             Closed: End of the stream.
         """
-        length, kind, sequence = HEADER.unpack(self._exactly(HEADER.size))
-        return kind, sequence, self._exactly(length)
+        data = self._read(CHUNK)  # as a rule the whole frame: the verifier sends one at a time
+        while len(data) < HEADER.size:
+            data += self._read(HEADER.size - len(data))
+        length, kind, sequence = HEADER.unpack_from(data)
+        frame = bytearray(ALIGNED_HEADER + length)
+        view = memoryview(frame)[ALIGNED_HEADER:]
+        have = len(data) - HEADER.size
+        view[:have] = data[HEADER.size :]
+        rest = view[have:]
+        while rest:
+            got = os.readv(self._read_fd, [rest])
+            if not got:
+                raise Closed
+            rest = rest[got:]
+        return kind, sequence, view
 
     def send(self, kind: int, sequence: int, payload: bytes | bytearray | memoryview) -> None:
         """Writes one frame."""
@@ -79,57 +96,62 @@ class Channel:
         while view:
             view = view[os.write(self._write_fd, view) :]
 
-    def _exactly(self, count: int) -> bytearray:
-        buffer = bytearray(count)
-        view = memoryview(buffer)
-        while view:
-            got = os.readv(self._read_fd, [view])
-            if not got:
-                raise Closed
-            view = view[got:]
-        return buffer
+    def _read(self, count: int) -> bytes:
+        data = os.read(self._read_fd, count)
+        if not data:
+            raise Closed
+        return data
 
 
-def array_bytes(spec: dict) -> int:
-    """Bytes of one declared array, padding included: `{"shape": [...], "dtype": "float64"}`."""
-    return -(-math.prod(spec["shape"]) * DTYPES[spec["dtype"]].itemsize // ALIGNMENT) * ALIGNMENT
+class Layout:
+    """Declared arrays of one message, compiled once: `{"name", "shape", "dtype"}` each.
 
-
-def unpack_arrays(specs: list[dict], payload: bytes | bytearray | memoryview) -> list[np.ndarray]:
-    """Splits a payload into the declared arrays, as views on it.
-
-    Raises:
-        ValueError: The payload's length is not the sum of the declared sizes.
+    Args:
+        specs: Declarations in the order of the message.
     """
-    expected = sum(map(array_bytes, specs))
-    if len(payload) != expected:
-        raise ValueError(f"{len(payload)} bytes; the contract declares {expected}")
-    arrays, offset = [], 0
-    for spec in specs:
-        dtype, count = DTYPES[spec["dtype"]], math.prod(spec["shape"])
-        arrays.append(np.frombuffer(payload, dtype, count, offset).reshape(spec["shape"]))
-        offset += array_bytes(spec)
-    return arrays
 
+    def __init__(self, specs: list[dict]) -> None:
+        self.specs = specs
+        self.size = 0
+        """Bytes of the message, padding included."""
+        self._fields = []
+        for spec in specs:
+            dtype, shape = DTYPES[spec["dtype"]], tuple(spec["shape"])
+            count = math.prod(shape)
+            padding = bytes(-count * dtype.itemsize % ALIGNMENT)
+            self._fields.append((spec["name"], dtype, shape, count, self.size, padding))
+            self.size += count * dtype.itemsize + len(padding)
 
-def pack_arrays(specs: list[dict], arrays: list[np.ndarray] | tuple[np.ndarray, ...]) -> bytes:
-    """Joins arrays that have exactly the declared shapes and dtypes.
+    def unpack(self, payload: bytes | bytearray | memoryview, start: int = 0) -> list[np.ndarray]:
+        """Splits a payload, from byte `start` on, into the declared arrays, as views on it.
 
-    Raises:
-        ValueError: Names the first array that differs from its declaration.
-    """
-    if len(specs) != len(arrays):
-        raise ValueError(f"{len(arrays)} arrays; the contract declares {len(specs)}")
-    parts = []
-    for spec, array in zip(specs, arrays, strict=True):
-        dtype, shape = DTYPES[spec["dtype"]], tuple(spec["shape"])
-        if array.shape != shape or array.dtype != dtype:
-            raise ValueError(
-                f"{spec['name']}: got {array.dtype} {array.shape}, declared {dtype} {shape}"
-            )
-        parts.append(array.tobytes())
-        parts.append(bytes(array_bytes(spec) - array.nbytes))
-    return b"".join(parts)
+        Raises:
+            ValueError: The payload's length is not the sum of the declared sizes.
+        """
+        if len(payload) - start != self.size:
+            raise ValueError(f"{len(payload) - start} bytes; the contract declares {self.size}")
+        return [
+            np.frombuffer(payload, dtype, count, start + offset).reshape(shape)
+            for _, dtype, shape, count, offset, _ in self._fields
+        ]
+
+    def pack(self, arrays: list[np.ndarray] | tuple[np.ndarray, ...]) -> bytes:
+        """Joins arrays that have exactly the declared shapes and dtypes.
+
+        Raises:
+            ValueError: Names the first array that differs from its declaration.
+        """
+        if len(arrays) != len(self._fields):
+            raise ValueError(f"{len(arrays)} arrays; the contract declares {len(self._fields)}")
+        parts = []
+        for (name, dtype, shape, _, _, padding), array in zip(self._fields, arrays):
+            if array.shape != shape or array.dtype != dtype:
+                raise ValueError(
+                    f"{name}: got {array.dtype} {array.shape}, declared {dtype} {shape}"
+                )
+            parts.append(array.tobytes())
+            parts.append(padding)
+        return b"".join(parts)
 
 
 def _encode_array(value: object) -> object:

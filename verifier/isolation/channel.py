@@ -86,6 +86,8 @@ class Channel:
         for fd in (read_fd, write_fd):
             with contextlib.suppress(OSError):  # over the user's quota: the default is only slower
                 fcntl.fcntl(fd, F_SETPIPE_SZ, PIPE_BYTES)
+        self._unasked = select.poll()
+        self._unasked.register(read_fd, select.POLLIN)
         self._reader = self._poller(read_fd, select.POLLIN)
         self._writer = self._poller(write_fd, select.POLLOUT)
 
@@ -143,15 +145,28 @@ class Channel:
             ProtocolFault: A header that no honest worker sends.
             ChannelTimeout, ChannelClosed: See there.
         """
-        header = self._exactly(wire.HEADER.size, deadline_s)
-        length, kind, answered = wire.HEADER.unpack(header)
+        data = self._some(CHUNK, deadline_s)
+        while len(data) < wire.HEADER.size:
+            data += self._some(wire.HEADER.size - len(data), deadline_s)
+        length, kind, answered = wire.HEADER.unpack_from(data)
         if kind not in limits:
             raise ProtocolFault("ipc.frame", f"frame type {kind} was not asked for")
         if answered != sequence:
             raise ProtocolFault("ipc.frame", f"sequence {answered} instead of {sequence}")
         if length > limits[kind]:
             raise ProtocolFault("ipc.frame", f"{length} bytes; at most {limits[kind]}")
-        return kind, self._exactly(length, deadline_s)
+        have = len(data) - wire.HEADER.size
+        if have > length:
+            raise ProtocolFault("ipc.extra", "bytes behind the reply")
+        if have == length:
+            return kind, bytearray(data[wire.HEADER.size :])
+        payload = bytearray(length)
+        payload[:have] = data[wire.HEADER.size :]
+        rest = memoryview(payload)[have:]
+        while rest:
+            got = self._into(rest, deadline_s)
+            rest = rest[got:]
+        return kind, payload
 
     def drain_log(self) -> None:
         """Takes what the worker printed so far."""
@@ -172,27 +187,25 @@ class Channel:
             os.close(fd)
 
     def _refuse_unasked(self) -> None:
-        try:
-            data = os.read(self._read_fd, 1)
-        except BlockingIOError:
+        if not self._unasked.poll(0):
             return
+        if os.read(self._read_fd, 1):
+            raise ProtocolFault("ipc.extra", "bytes on the channel before the request")
+        raise ChannelClosed
+
+    def _some(self, count: int, deadline_s: float) -> bytes:
+        self._wait(self._reader, self._read_fd, deadline_s)
+        data = os.read(self._read_fd, count)
         if not data:
             raise ChannelClosed
-        raise ProtocolFault("ipc.extra", "bytes on the channel before the request")
+        return data
 
-    def _exactly(self, count: int, deadline_s: float) -> bytearray:
-        buffer = bytearray(count)
-        view = memoryview(buffer)
-        while view:
-            try:
-                got = os.readv(self._read_fd, [view])
-            except BlockingIOError:
-                self._wait(self._reader, self._read_fd, deadline_s)
-                continue
-            if not got:
-                raise ChannelClosed
-            view = view[got:]
-        return buffer
+    def _into(self, view: memoryview, deadline_s: float) -> int:
+        self._wait(self._reader, self._read_fd, deadline_s)
+        got = os.readv(self._read_fd, [view])
+        if not got:
+            raise ChannelClosed
+        return got
 
     def _wait(self, poller: select.poll, wanted_fd: int, deadline_s: float) -> None:
         """Until `wanted_fd` is ready; drains the log meanwhile."""

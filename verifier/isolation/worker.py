@@ -41,11 +41,11 @@ class Functions:
         else:
             table = []
         self._table = {
-            name: (number, _plain(inputs), _plain(outputs))
+            name: (wire.FUNCTION.pack(number), _layout(inputs), _layout(outputs))
             for number, (name, inputs, outputs) in enumerate(table)
         }
 
-    def __getitem__(self, name: str) -> tuple[int, list[dict], list[dict]]:
+    def __getitem__(self, name: str) -> tuple[bytes, wire.Layout, wire.Layout]:
         if name not in self._table:
             raise KeyError(f"the contract declares no {name!r}; it has {', '.join(self._table)}")
         return self._table[name]
@@ -55,8 +55,8 @@ def _returned(function: Any) -> tuple[ArraySpec, ...]:
     return () if function.keep else function.returns
 
 
-def _plain(specs: tuple[ArraySpec, ...]) -> list[dict]:
-    return [msgspec.to_builtins(spec) for spec in specs]
+def _layout(specs: tuple[ArraySpec, ...]) -> wire.Layout:
+    return wire.Layout([msgspec.to_builtins(spec) for spec in specs])
 
 
 class SubmissionWorker:
@@ -151,15 +151,14 @@ class SubmissionWorker:
             KeyError, ValueError: The call itself breaks the contract (our mistake).
         """
         number, inputs, outputs = self._functions[name]
-        message = wire.FUNCTION.pack(number) + wire.pack_arrays(inputs, arrays)
-        reply_bytes = sum(map(wire.array_bytes, outputs))
-        payload = self._call(wire.ACT, message, self._limits.call_cap_s, {wire.REPLY: reply_bytes})
+        message = number + inputs.pack(arrays)
+        payload = self._call(wire.ACT, message, self._limits.call_cap_s, {wire.REPLY: outputs.size})
         try:
-            results = wire.unpack_arrays(outputs, payload)
+            results = outputs.unpack(payload)
         except ValueError:
             self._process.kill()
             raise TrialFault("worker_died", "ipc.frame") from None
-        for spec, result in zip(outputs, results, strict=True):
+        for spec, result in zip(outputs.specs, results, strict=True):
             if result.dtype.kind == "f" and not np.isfinite(result).all():
                 raise TrialFault("bad_action", "action.nonfinite", f"{spec['name']} of {name}")
         return tuple(results)
