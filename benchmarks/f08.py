@@ -1,6 +1,6 @@
 """f08: speed of the scored loops as ratios in one run, and the peak memory of one process.
 
-    python benchmarks/f08.py
+python benchmarks/f08.py
 """
 
 import resource

@@ -314,8 +314,8 @@ def repeated(rows: list[Row]) -> list[Row]:
     for row in rows:
         arm, _, test = row.group.partition("/")
         if test == metrics.REPEAT:
-            other = first[f"{arm}/{FIRST_SHELF}"]
-            same = (row.events, row.ended, row.metrics) == (
+            other = first.get(f"{arm}/{FIRST_SHELF}")
+            same = other is not None and (row.events, row.ended, row.metrics) == (
                 other.events, other.ended, other.metrics,
             )  # fmt: skip
             row = msgspec.structs.replace(row, score=float(same))
