@@ -22,14 +22,14 @@ def folder(name: str) -> Path:
 
 def controller_text(postures: dict[str, list[f08_postures.Posture | None]]) -> str:
     """The controller with its postures, rounded to 0.1 mm and 0.1 mrad."""
-    lines = ["POSTURES = {"]
+    lines = ["# fmt: off", "POSTURES = {"]
     for arm, row in postures.items():
-        lines.append(f"    {arm!r}: [")
+        lines.append(f'    "{arm}": [')
         for p in row:
             values = None if p is None else [round(v, 4) for v in (*p.base, *p.joints_rad)]
             lines.append(f"        {values},")
         lines.append("    ],")
-    lines.append("}")
+    lines += ["}", "# fmt: on"]
     text = (Path(__file__).parent / "f08_controller.py").read_text()
     return text.replace("POSTURES = {}", "\n".join(lines), 1)
 
