@@ -29,18 +29,18 @@ def convex_hull(points_m: np.ndarray) -> np.ndarray:
     return np.array(_hull(points)).reshape(-1, points.shape[1])
 
 
-def _hull(points: np.ndarray) -> list[tuple[float, ...]]:
+def _hull(points: np.ndarray) -> list[list[float]]:
     if len(points) >= _PREFILTER_FROM:
         points = _outer(points)
-    ordered = sorted(set(map(tuple, points.tolist())))
-    if len(ordered) < 3:
+    ordered = sorted(points.tolist())
+    if len(ordered) < 2:
         return ordered
     return _chain(ordered) + _chain(ordered[::-1])
 
 
-def _chain(ordered: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
+def _chain(ordered: list[list[float]]) -> list[list[float]]:
     """Lower hull of points sorted by x (upper hull if reversed), without its last point."""
-    hull: list[tuple[float, ...]] = []
+    hull: list[list[float]] = []
     for point in ordered:
         px, py = point[0], point[1]
         while len(hull) > 1:
