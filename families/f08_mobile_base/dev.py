@@ -3,11 +3,11 @@
 import contextlib
 import functools
 import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -17,7 +17,7 @@ from families.f08_mobile_base import chassis, metrics, pictures, shelf, spec, ta
 from rle import seeds
 from rle.errors import UnknownName, UserError
 from rle.report import FamilyResult, Row
-from rle.verify_api import Checked, Limits
+from rle.verify_api import Checked, Limits, VerifyContext
 
 
 class DesignContext:
@@ -37,7 +37,7 @@ class DesignContext:
         return seeds.stream(key, stream)
 
     @contextlib.contextmanager
-    def worker(self, profile: str, checked: Any, limits: Limits) -> Iterator[Any]:
+    def worker(self, profile: str, checked: Any, limits: Limits) -> Generator[Any]:
         """The controller in this process; limits of time and memory are not enforced."""
         yield _Local(self._folder / spec.CONTROLLER_PY)
 
@@ -96,7 +96,8 @@ def evaluate_design(
         if only is None or trial.group.endswith(f"/{only}")
     ]
     rows = [verify.design_row(design, task.find_arm(arm)) for arm in arms]
-    run = functools.partial(verify.run_trial, DesignContext(submission))
+    context = cast(VerifyContext, DesignContext(submission))  # trials ask for draws and workers
+    run = functools.partial(verify.run_trial, context)
     if jobs > 1:
         with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
             done = pool.map(run, planned)

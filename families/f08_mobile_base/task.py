@@ -217,7 +217,7 @@ def _extended(design: chassis.Chassis, arm: str, payload_kg: float) -> tuple[np.
     whole, turning = data.subtree_com[robot.base], data.subtree_com[link]
     wheels = stability.convex_hull(design.record.wheel_pos_m[:, :2])
     still = (whole - share * turning - (1.0 - share) * origin)[:2]
-    return wheels, still, (axis - origin)[:2], np.float64(share), (turning - axis)[:2]
+    return wheels, still, (axis - origin)[:2], np.array(share), (turning - axis)[:2]
 
 
 def reach_table(design: chassis.Chassis, arm: str, front_gap_m: float = 0.03) -> np.ndarray:

@@ -184,7 +184,7 @@ class _Remote:
         self._worker.reset(context=context, seed=seed)
 
     def act(self, obs: dict[str, Any]) -> np.ndarray:
-        return self._worker.act(np.float64(obs["time"]), obs["qpos"], obs["qvel"], obs["ctrl"])
+        return self._worker.act(np.array(obs["time"]), obs["qpos"], obs["qvel"], obs["ctrl"])
 
 
 # ------------------------------------------------------------------------------------------ rows
@@ -220,7 +220,7 @@ def design_row(design: chassis.Chassis, arm: spec.Arm) -> Row:
 
 def scenario_row(trial: Trial, test: str, trace: battery.Trace) -> Row:
     """What a scenario measured and what it scores."""
-    values: dict[str, float | None]
+    values: dict[str, float | None] = {}
     if test == "equilibrium":
         moved = task.measure_equilibrium(trace)
         score, values = metrics.equilibrium(moved), {k: _finite(v) for k, v in moved.items()}
@@ -238,7 +238,8 @@ def scenario_row(trial: Trial, test: str, trace: battery.Trace) -> Row:
         }
     else:
         numbers = task.measure_dynamic(trace)
-        score, values = metrics.dynamic(test, numbers), dict(numbers)
+        score = metrics.dynamic(test, numbers)
+        values.update(numbers)
     return Row(
         id=trial.id,
         group=trial.group,
