@@ -96,7 +96,8 @@ def evaluate_design(
         if only is None or trial.group.endswith(f"/{only}")
     ]
     rows = [verify.design_row(design, task.find_arm(arm)) for arm in arms]
-    run = functools.partial(verify.run_trial, cast(VerifyContext, DesignContext(submission)))
+    context = cast(VerifyContext, DesignContext(submission))  # trials ask for draws and workers
+    run = functools.partial(verify.run_trial, context)
     if jobs > 1:
         with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
             done = pool.map(run, planned)

@@ -71,10 +71,11 @@ def sentence(row: Row) -> str:
         return f"{name}: {ENDED.get(row.ended, row.ended.replace('_', ' '))} at {at_s:.1f} s of {words}"
     if row.events:
         return f"{name} lifts two wheels at {row.events[0][0]:.1f} s of {words}"
-    if (margin_m := values.get("ssm_min_m")) is not None:
+    margin_m, fasm = values.get("ssm_min_m"), values.get("fasm_min")
+    if margin_m is not None:
         return f"{name} keeps {1000 * margin_m:.0f} mm of static margin"
-    if values.get("fasm_min") is not None:
-        return f"{name} keeps {values['fasm_min']:.1f} N m rad of margin in {words}"
+    if fasm is not None:
+        return f"{name} keeps {fasm:.1f} N m rad of margin in {words}"
     return f"{name}: {words} earns {row.score:.2f}"
 
 

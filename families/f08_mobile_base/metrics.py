@@ -37,7 +37,7 @@ def capped_credit(ratio: float, band: float = spec.CREDIT_BAND) -> float:
 
 
 def equilibrium(measured: Mapping[str, float]) -> float:
-    """min over drift, rise, tilt, end speed and penetration of cc(value / limit, 1.5)."""
+    """c = min over drift, rise, tilt, end speed and penetration of cc(value / limit, 1.5)."""
     return min(capped_credit(abs(measured[k]) / v) for k, v in spec.EQUILIBRIUM_LIMITS.items())
 
 
@@ -57,7 +57,7 @@ def mecanum(measured: np.ndarray, commanded: np.ndarray) -> float:
 def resource_constraints(
     footprint_m: tuple[float, float], mass_kg: float, length_m: float, clean_member_share: float
 ) -> float:
-    """mean of cc(x/.56, 1.1), cc(y/.56, 1.1), cc(mass/60, 1.1), cc(length/12, 1.1), clean share."""
+    """c = mean of cc(x/.56, 1.1), cc(y/.56, 1.1), cc(mass/60, 1.1), cc(length/12, 1.1), clean share."""
     ratios = (
         footprint_m[0] / spec.FOOTPRINT_LIMIT_M,
         footprint_m[1] / spec.FOOTPRINT_LIMIT_M,
@@ -69,7 +69,7 @@ def resource_constraints(
 
 
 def efficiency_terms(base_kg: float, length_m: float, area_m2: float) -> tuple[float, ...]:
-    """(1 - m_base/38, 1 - length/12, 1 - area/.3136), each clipped to [0, 1]."""
+    """terms = (1 - m_base/38, 1 - length/12, 1 - area/.3136), each clipped to [0, 1]."""
     return (
         clip01(1.0 - base_kg / spec.BASE_MASS_REFERENCE_KG),
         clip01(1.0 - length_m / spec.LENGTH_LIMIT_M),
@@ -98,7 +98,7 @@ def reach_beyond(distance_m: float) -> float:
 
 
 def static_margin(ssm_min_m: Sequence[float | None]) -> float:
-    """clip((min over dwells of SSM - .015) / .030, 0, 1); 0 if a dwell is never quiet (None)."""
+    """c = clip((min over dwells of SSM - .015) / .030, 0, 1); 0 if a dwell is never quiet (None)."""
     if not ssm_min_m or any(m is None or not math.isfinite(m) for m in ssm_min_m):
         return 0.0
     worst = min(m for m in ssm_min_m if m is not None)
@@ -106,24 +106,24 @@ def static_margin(ssm_min_m: Sequence[float | None]) -> float:
 
 
 def margin_credit(fasm: float) -> float:
-    """Tests B and E: clip((FASM - 5) / 30, 0, 1)."""
+    """Tests B and E: c = clip((FASM - 5) / 30, 0, 1)."""
     offset, span = spec.FASM_BE
     return clip01((fasm - offset) / span)
 
 
 def test_c(fasm: float, tilt_max_deg: float) -> float:
-    """min(clip((10 - tilt) / 8, 0, 1), clip(FASM / 8, 0, 1))."""
+    """c = min(clip((10 - tilt) / 8, 0, 1), clip(FASM / 8, 0, 1))."""
     limit, span = spec.C_TILT_DEG
     return min(clip01((limit - tilt_max_deg) / span), clip01(fasm / spec.FASM_C))
 
 
 def test_d1(fasm: float) -> float:
-    """clip(FASM / 10, 0, 1)."""
+    """c = clip(FASM / 10, 0, 1)."""
     return clip01(fasm / spec.FASM_D1)
 
 
 def test_d2(n_events: int, longest_event_s: float, tilt_max_deg: float) -> float:
-    """clip((8 - n) / 5, 0, 1); 0 if an event lasts > 1.0 s or tilt > 15 deg."""
+    """c = clip((8 - n) / 5, 0, 1); 0 if an event lasts > 1.0 s or tilt > 15 deg."""
     if longest_event_s > spec.D2_EVENT_LIMIT_S or not tilt_max_deg <= spec.D2_TILT_LIMIT_DEG:
         return 0.0
     most, span = spec.D2_EVENTS

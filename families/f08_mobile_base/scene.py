@@ -219,6 +219,15 @@ def shelf_boxes() -> list[tuple[str, tuple[float, ...], tuple[float, ...]]]:
     return boxes
 
 
+def shelf_text() -> str:
+    """The shelf and the floor alone, as MJCF."""
+    world = mujoco.MjSpec()
+    world.modelname = "f08-shelf"
+    _add_terrain(world, Terrain(shelf=True))
+    world.compile()
+    return world.to_xml()
+
+
 def _add_chassis(world: mujoco.MjSpec, design: "Chassis"):
     mask, record = spec.MASK_CHASSIS, design.record
     base = world.worldbody.add_body(name=spec.BASE, pos=(0, 0, spec.START_HEIGHT_M))

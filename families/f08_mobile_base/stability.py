@@ -29,18 +29,18 @@ def convex_hull(points_m: np.ndarray) -> np.ndarray:
     return np.array(_hull(points)).reshape(-1, points.shape[1])
 
 
-def _hull(points: np.ndarray) -> list[tuple[float, ...]]:
+def _hull(points: np.ndarray) -> list[list[float]]:
     if len(points) >= _PREFILTER_FROM:
         points = _outer(points)
-    ordered = sorted(set(map(tuple, points.tolist())))
-    if len(ordered) < 3:
+    ordered = sorted(points.tolist())
+    if len(ordered) < 2:
         return ordered
     return _chain(ordered) + _chain(ordered[::-1])
 
 
-def _chain(ordered: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
+def _chain(ordered: list[list[float]]) -> list[list[float]]:
     """Lower hull of points sorted by x (upper hull if reversed), without its last point."""
-    hull: list[tuple[float, ...]] = []
+    hull: list[list[float]] = []
     for point in ordered:
         px, py = point[0], point[1]
         while len(hull) > 1:
@@ -198,7 +198,8 @@ def lift_off_events(wheel_load_n: np.ndarray, step_s: float) -> list[tuple[float
     """
     few = (np.asarray(wheel_load_n) >= spec.WHEEL_LOAD_N).sum(axis=1) < spec.MIN_LOADED_WHEELS
     switch = np.flatnonzero(np.diff(np.concatenate([[0], few.astype(int), [0]])))
-    events = [(a * step_s, (b - a) * step_s) for a, b in zip(switch[::2], switch[1::2])]
+    pairs = zip(switch[::2].tolist(), switch[1::2].tolist())
+    events = [(a * step_s, (b - a) * step_s) for a, b in pairs]
     return [(start, length) for start, length in events if length > spec.LIFT_OFF_S + 1e-9]
 
 

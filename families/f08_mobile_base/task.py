@@ -65,7 +65,7 @@ def measure_dynamic(trace: battery.Trace) -> dict[str, float]:
     worst = start + int(np.argmin(margins[start:])) if trace.n_steps > start else 0
     finished = trace.ended == "done"
     return {
-        "tracking": trace.tracking() if finished else 10.0,
+        "tracking": min(trace.tracking(), 10.0) if finished else 10.0,
         "tilt_max_deg": float(np.degrees(trace.tilt_rad.max(initial=0.0))) if finished else 90.0,
         "n_events": float(len(events)),
         "longest_event_s": max((length for _, length in events), default=0.0),
@@ -217,7 +217,7 @@ def _extended(design: chassis.Chassis, arm: str, payload_kg: float) -> tuple[Any
     whole, turning = data.subtree_com[robot.base], data.subtree_com[link]
     wheels = stability.convex_hull(design.record.wheel_pos_m[:, :2])
     still = (whole - share * turning - (1.0 - share) * origin)[:2]
-    return wheels, still, (axis - origin)[:2], np.float64(share), (turning - axis)[:2]
+    return wheels, still, (axis - origin)[:2], np.array(share), (turning - axis)[:2]
 
 
 def reach_table(design: chassis.Chassis, arm: str, front_gap_m: float = 0.03) -> np.ndarray:

@@ -27,7 +27,7 @@ from rle.contracts import Arg, ArraySpec, Function, PythonContract
 from rle.errors import InvalidSubmission
 from rle.report import FamilyResult, Row, read_report
 from rle.sim.film import film_states
-from rle.verify_api import Checked, Limits, Trial, VerifyContext, Worker
+from rle.verify_api import Checked, Limits, Trial, TrialFault, VerifyContext, Worker
 
 LIMITS = Limits(
     call_cap_s=spec.CONTROLLER_CALL_S,
@@ -165,9 +165,9 @@ def play_shelf(
     with ctx.worker("python", checked, LIMITS) as worker:
         try:
             worker.load()
-        except InvalidSubmission as error:
+        except (InvalidSubmission, TrialFault) as error:
             failed = shelf.ShelfTrial(trial.index, payload_kg, ended="no_submission")
-            failed.detail = str(error)
+            failed.ended, failed.detail = getattr(error, "ended", failed.ended), str(error)
             return failed, worker.wall_s
         robot = shelf.make_robot(design, arm, payload_kg)
         result = shelf.run_trial(robot, _Remote(worker), trial.index, keep_frames)
@@ -220,7 +220,7 @@ def design_row(design: chassis.Chassis, arm: spec.Arm) -> Row:
 
 def scenario_row(trial: Trial, test: str, trace: battery.Trace) -> Row:
     """What a scenario measured and what it scores."""
-    values: dict[str, float | None]
+    values: dict[str, float | None] = {}
     if test == "equilibrium":
         moved = task.measure_equilibrium(trace)
         score, values = metrics.equilibrium(moved), {k: _finite(v) for k, v in moved.items()}
@@ -239,7 +239,7 @@ def scenario_row(trial: Trial, test: str, trace: battery.Trace) -> Row:
     else:
         numbers = task.measure_dynamic(trace)
         score = metrics.dynamic(test, numbers)
-        values = {name: value for name, value in numbers.items()}
+        values.update(numbers)
     return Row(
         id=trial.id,
         group=trial.group,
@@ -315,8 +315,8 @@ def repeated(rows: list[Row]) -> list[Row]:
     for row in rows:
         arm, _, test = row.group.partition("/")
         if test == metrics.REPEAT:
-            other = first[f"{arm}/{FIRST_SHELF}"]
-            same = (row.events, row.ended, row.metrics) == (
+            other = first.get(f"{arm}/{FIRST_SHELF}")
+            same = other is not None and (row.events, row.ended, row.metrics) == (
                 other.events, other.ended, other.metrics,
             )  # fmt: skip
             row = msgspec.structs.replace(row, score=float(same))

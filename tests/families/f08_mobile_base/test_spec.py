@@ -4,8 +4,7 @@ import re
 
 from families.f08_mobile_base import spec
 from rle.paths import assets_dir
-from tests.families.f08_mobile_base.designs import STARTER
-from train_baselines.oracles.f08_frames import to_xml
+from train_baselines.oracles.f08_oracle import agent_files
 
 TEXT = spec.INSTRUCTION
 
@@ -38,5 +37,13 @@ def test_derived_numbers():
     assert spec.TASKS[0].pass_mark > spec.TASKS[0].floor
 
 
-def test_starter_chassis_is_the_stored_frame():
-    assert (assets_dir() / "f08/starter_robot.xml").read_text() == to_xml(STARTER)
+def test_files_for_agents_are_what_the_code_composes():
+    for name, text in agent_files().items():
+        assert (assets_dir() / "f08" / name).read_text() == text, name
+
+
+def test_files_for_agents_hold_no_submission():
+    root = assets_dir().parent
+    given = {p for pattern in spec.AGENT_FILES for p in root.glob(pattern)}
+    assert any(p.name == "preview_scene.xml" for p in given)
+    assert not [p for p in given if "oracles" in p.parts or "verifier" in p.parts]

@@ -1,12 +1,15 @@
 """Verification end to end on a fake trusted side; the submitted text goes through the real check."""
 
+import dataclasses
+
 import msgspec
 import numpy as np
 import pytest
 
 from families.f08_mobile_base import chassis, figures, metrics, pictures, spec, verify
 from rle.errors import InvalidSubmission
-from rle.report import Report, flat_reward
+from rle.report import Report, Row, flat_reward, read_report
+from rle.verify_api import Trial
 from tests.families.f08_mobile_base.designs import BRACED, LIGHT, ORACLE, STARTER, Bar, with_bars
 from tests.families.f08_mobile_base.fakes import FakeContext
 from train_baselines.oracles.f08_frames import to_xml
@@ -24,11 +27,13 @@ def checked(text: str) -> chassis.Record:
 
 
 def report_of(result) -> Report:
-    return Report(
+    """The report of a result, through its encoding: numpy's numbers would not pass."""
+    report = Report(
         task="f08/mobile-base", family_version="1.0.0", outcome=result.outcome, reward=result.score,
         raw_total=result.raw_total, gates=result.gates, metrics=result.metrics, rows=result.rows,
         practice=True, started_at="", finished_at="", wall_s=0.0, extra=result.extra,
     )  # fmt: skip
+    return read_report(msgspec.json.encode(report))
 
 
 @pytest.mark.parametrize("frame", [ORACLE, LIGHT, BRACED, STARTER], ids=lambda f: f.name)
@@ -209,6 +214,7 @@ def test_one_real_scenario_makes_a_full_row():
     assert row.ended == "done" and 0.0 < row.score <= 1.0
     assert len(row.series["t_s"]) == len(row.series["fasm"]) == pytest.approx(72, abs=1)
     assert row.metrics["tracking"] < 0.1
+    report_of(result)
     assert "N m rad of margin in test D1" in figures.sentence(row)
     names = {t.name for t in result.thresholds}
     assert f"{row.id} xarm7 testD1 tracking" in names and "footprint x" in names
@@ -221,6 +227,22 @@ def test_every_row_has_a_sentence_and_films_are_few():
     assert all(figures.sentence(row) for row in result.rows)
     chosen = pictures.filmed(result.rows)
     assert len(chosen) == len(set(chosen)) == 3 * spec.MAX_FILMS_PER_ARM
+
+
+def test_every_kind_of_row_can_be_written():
+    """Static and bump tests of a bad chassis: events, None and infinities on the way to JSON."""
+    from families.f08_mobile_base import battery, task
+
+    design = chassis.inspect(chassis.read_text(to_xml(STARTER).encode()))
+    for test in ("static", "testD2", "equilibrium", "mecanum"):
+        trial = Trial(id="t", index=0, group=f"ur5e/{test}")
+        robot, program = task.prepare(design, spec.ARMS[1], test, np.random.default_rng(1))
+        keep = 2600 if test != "static" else 3000
+        program = dataclasses.replace(
+            program, twist=program.twist[:keep], arm_rad=program.arm_rad[:keep]
+        )
+        row = verify.scenario_row(trial, test, battery.simulate(robot, program))
+        assert msgspec.json.decode(msgspec.json.encode(row), type=Row) == row
 
 
 def test_span_stress_is_the_beam_formula():

@@ -6,6 +6,7 @@ The submitted file is this text with `POSTURES` filled in by `f08_oracle.py`.
 import mujoco
 import numpy as np
 
+# fmt: off
 POSTURES = {
     "panda": [
         [-0.159, -0.1272, -0.0247, 0.6335, 1.3613, -0.2032, -1.3475, 0.0274, 2.7367, 0.785],
@@ -50,6 +51,7 @@ POSTURES = {
         [0.0891, -0.0115, 0.0, -0.3311, 0.2798, 0.1678, 2.2452, -0.4266, 1.165, -0.3036],
     ],
 }
+# fmt: on
 """arm -> list over targets of [base x, y, yaw, joints ...] in m and rad."""
 
 MEAN_JOINT_SPEED_RAD_S = 0.6

@@ -6,6 +6,7 @@ The submitted file is this text with `POSTURES` filled in by `f08_oracle.py`.
 import mujoco
 import numpy as np
 
+# fmt: off
 POSTURES = {
     "panda": [
         [-0.0956, 0.0339, 0.0699, 0.3846, 1.1588, -0.2758, -1.7898, -0.0341, 3.2726, 0.785],
@@ -50,6 +51,7 @@ POSTURES = {
         None,
     ],
 }
+# fmt: on
 """arm -> list over targets of [base x, y, yaw, joints ...] in m and rad."""
 
 MEAN_JOINT_SPEED_RAD_S = 0.6

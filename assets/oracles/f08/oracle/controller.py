@@ -6,6 +6,7 @@ The submitted file is this text with `POSTURES` filled in by `f08_oracle.py`.
 import mujoco
 import numpy as np
 
+# fmt: off
 POSTURES = {
     "panda": [
         [-0.1043, -0.003, 0.0783, 0.4116, 1.3248, -0.2668, -1.5662, -0.0326, 3.0997, 0.785],
@@ -50,6 +51,7 @@ POSTURES = {
         [0.0897, -0.1024, 0.0, -2.6689, -0.4809, 2.1217, 2.2995, 0.8532, 1.0184, -0.0706],
     ],
 }
+# fmt: on
 """arm -> list over targets of [base x, y, yaw, joints ...] in m and rad."""
 
 MEAN_JOINT_SPEED_RAD_S = 0.6
