@@ -37,12 +37,12 @@ VIEWS: dict[str, tuple[float, float]] = {
 STILL_PX, HALF_PX = (640, 480), (320, 360)
 """Width and height of a still and of one half of a video frame."""
 FPS = 25.0
-SPEED: dict[str, float] = {"hold": 0.5, "push": 0.5, "path": 5.0}
-"""Playback speed of each video: a hold is slowed down, a path of 24 s sped up."""
+SPEED: dict[str, float] = {"hold": 1.0, "push": 1.0, "path": 8.0}
+"""Playback speed of each video: a path of 24 s is sped up."""
 CAPTIONS: dict[str, str] = {
-    "hold": "Left the stock arm, right the submitted one, both without software, half speed: which one stays?",
-    "push": "The handle is pushed with 2 N for 0.3 s, half speed; right with the submission's own software.",
-    "path": "A path of the clearance check, five times as fast: does anything touch?",
+    "hold": "Left the stock arm, right the submitted one, both without software: which one stays?",
+    "push": "The handle is pushed with 2 N for 0.3 s; right with the submission's own software.",
+    "path": "A path of the clearance check, eight times as fast: does anything touch?",
 }
 CAMERA_DISTANCE_M = 1.05
 LOOK_AT_M = (-0.02, 0.08, 0.16)

@@ -214,9 +214,24 @@ steel or brass counterweights and printed supports to `<arm>/lead.xml`, and writ
 (plan_probe, adapt, make_trim, make_trim_adapted) compute the feedforward torque of the servos for the nominal device
 and, from {DEVICES.probe_chosen + 1} noisy probes, for the very copy at hand: masses differ by
 +-{DEVICES.mass_scale_half:.0%} and the payload in the handle lies between {DEVICES.payload_low_kg * 1e3:.0f} g and
-{DEVICES.payload_high_kg * 1e3:.0f} g. Everything about the rules and the score is in the card; `starter/` holds three
-legal arms without any compensation; `rle dev f09/gello --submission DIR` measures a submission on public devices with
-every metric, picture and finding. Put the three folders into /submission.
+{DEVICES.payload_high_kg * 1e3:.0f} g. Put the three folders into /submission; `starter/` holds three legal arms without any compensation, and
+`rle dev f09/gello --submission DIR` measures a submission on public devices with every metric, picture and finding.
+
+What may be added to the starter's `lead.xml`, and nothing else:
+- `stiffness` (0 to {PART_RULES.stiffness_max_n_m_per_rad:g} N m/rad) and `springref` (within {PART_RULES.preload_max_rad:g} rad of home) on `lead_joint*`;
+- geoms `cw_*` (steel {PART_RULES.metal_density_kg_m3[0]:g} or brass {PART_RULES.metal_density_kg_m3[1]:g} kg/m^3, +-{PART_RULES.metal_density_tol:.1%}) and `sup_*` (printed, \
+{PART_RULES.fill_density_kg_m3[0]:g} to {PART_RULES.fill_density_kg_m3[1]:g} kg/m^3) in any
+  `lead_*` body: box, sphere, capsule, cylinder, ellipsoid or mesh, with `density` and without `mass`; at most {PART_RULES.geoms_max}, each up to
+  {PART_RULES.geom_volume_max_m3 * 1e6:g} cm^3 ({PART_RULES.total_volume_max_m3 * 1e6:g} cm^3 in all), within {PART_RULES.reach_max_m:g} m of the body's origin, at least {PART_RULES.thickness_min_m * 1e3:g} mm thick;
+- meshes: up to {PART_RULES.meshes_max} closed binary STL files in metres, scale 1, {PART_RULES.mesh_faces_max:,} faces, beside `lead.xml`.
+Every part must be joined to a stock part of its body by a chain of parts with gaps of at most {PART_RULES.touch_gap_m * 1e3:g} mm. Metal may sink at most
+{PART_RULES.overlap_max_m * 1e3:g} mm into other metal or into stock parts of its body, and at most half of a printed part may lie inside other added parts. A part
+that breaks a rule is left out and costs validity. The device may weigh {PART_RULES.device_mass_max_kg:g} kg without its payload. On a path, added
+parts must stay {CLEARANCE.gap_m * 1e3:g} mm from parts of other bodies (parent and child may meet within {CLEARANCE.joint_exempt_m * 1e3:g} mm of their joint) and above
+z = {CLEARANCE.table_z_m:g} m. The servos: tau = clip({SERVO.kp_n_m_per_rad:g} (target - q) - {SERVO.kv_n_m_s_per_rad:g} qd + clip(ff, +-{SERVO.limit_n_m:g}), +-{SERVO.limit_n_m:g}) N m. `trim` is asked pose by pose before anything
+moves, and its answers are frozen. `plan_probe` gets {{"target": (nv,), "q": (nv,)}} of a probe at home and answers with {DEVICES.probe_chosen} poses within its bounds; `adapt`
+gets all {DEVICES.probe_chosen + 1} such dicts; what it returns is passed to `make_trim_adapted`. Per copy the four functions have {SOFTWARE_LIMITS.cpu_s:g} s and
+{SOFTWARE_LIMITS.memory_bytes / 2**30:g} GiB. Home poses, joint ranges and the marks of every checkpoint stand in `families/f09_gello/numbers/`.
 """
 
 _ARTIFACT = ArtifactContract(
