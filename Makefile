@@ -39,5 +39,8 @@ gen: setup         ## rewrite the generated text (cards, schema, tables)
 bench: setup       ## speed and memory as ratios; prints tables
 	for b in benchmarks/*.py; do case $$b in *cuda*|*/__init__.py|*/common.py) ;; *) $(BIN)/python $$b || exit 1;; esac; done
 
+fuzz: setup        ## 20,000 mutations of each kind of artifact (RLE_FUZZ=N for another number)
+	$(BIN)/python -m pytest -n $(JOBS) -m slow tests/attacks/test_fuzz.py
+
 clean:
 	rm -rf demo results build dist .pytest_cache .ruff_cache

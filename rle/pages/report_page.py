@@ -25,6 +25,8 @@ from rle.spec import TaskSpec
 from rle.stats import percentile_interval
 
 _REPLICATES = 5000
+_MAX_DRAWN = 60
+"""Trials with a drawing, worst first; the others are told in words, so that the page stays small."""
 
 
 def write(folder: Path, path: Path) -> None:
@@ -158,10 +160,12 @@ def _trials(
     ends_s = [row.series["t_s"][-1] for row in rows if row.series.get("t_s")]
     span_s = charts_report.round_up(max(ends_s)) if ends_s else 1.0
     found = []
-    for row, curves in zip(rows, drawn):
+    for place, (row, curves) in enumerate(zip(rows, drawn)):
         sentence = hooks.sentence(row)
         alt = f"Trial {row.id}, score {text.x100(row.score)}: {sentence}."
-        drawing = charts_report.trial(row, curves, span_s, tops, color, alt) if curves else None
+        drawing = None
+        if curves and place < _MAX_DRAWN:
+            drawing = charts_report.trial(row, curves, span_s, tops, color, alt)
         video, poster = media.film(row, report.rows.index(row), folder, page_folder)
         found.append(
             {

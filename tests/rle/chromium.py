@@ -2,6 +2,7 @@
 
 import argparse
 import base64
+import io
 import json
 import os
 import shutil
@@ -9,6 +10,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from PIL import Image
 
 BINARY = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -96,7 +99,7 @@ class Chromium:
         return answer["result"].get("value")
 
     def screenshot(self, path: Path, height: int | None = None) -> None:
-        """PNG of the page from its top: all of it, or the first `height` pixels."""
+        """PNG of the page from its top, in 128 colours: all of it, or the first `height` pixels."""
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
         clip = {
             "x": 0,
@@ -106,7 +109,8 @@ class Chromium:
             "scale": 1,
         }
         shot = self.call("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(shot["data"]))
+        picture = Image.open(io.BytesIO(base64.b64decode(shot["data"]))).convert("RGB")
+        picture.quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 
+import msgspec
 import numpy as np
 import pytest
 from index_cases import report as make_report
@@ -212,6 +213,20 @@ def test_page_may_lie_elsewhere_and_still_finds_the_report(tmp_path):
     out = write_out(tmp_path / "out", make_report(rows=[]))
     write_report_page(out, tmp_path / "pages" / "dance.html")
     assert 'href="../out/report.json"' in (tmp_path / "pages" / "dance.html").read_text()
+
+
+def test_many_trials_stay_under_a_megabyte(tmp_path):
+    many = [
+        msgspec.structs.replace(row, id=f"t{i:03d}")
+        for i, row in enumerate(tracking_rows(np.random.default_rng(2), n=8) * 19)
+    ]
+    raw = float(np.mean([row.score for row in many]))
+    out = write_out(tmp_path / "out", make_report(rows=many, reward=raw, raw_total=raw))
+    write_report_page(out, out / "index.html")
+    source = (out / "index.html").read_text()
+    assert len(source) < 1_000_000
+    assert source.count('<article class="trial"') == 152
+    assert source.count("<svg") == 2 + 60  # the terms of the score, wide and narrow; the worst 60
 
 
 def test_last_regrade_is_told(tmp_path):

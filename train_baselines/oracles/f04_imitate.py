@@ -31,8 +31,11 @@ from families.f04_tracking.task import Trial
 from rle import seeds
 from train_baselines.oracles.f04_lqg import MEASURED, KalmanLqr
 from train_baselines.oracles.f04_lqg import Settings as LqgSettings
+from train_baselines.oracles.f04_tracker import NV, Tracker
 from train_baselines.oracles.f04_tracker import Settings as TrackerSettings
-from train_baselines.oracles.f04_tracker import Tracker
+
+BASE_FEATURES = spec.ACTION_DIM + 2 * NV
+"""The base's action and estimate."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ class Student(nn.Module):
         size, last = spec.OBS_DIM, settings.history - 1
         old = [f * size + i for f in range(last) for i in range(MEASURED.start, size)]
         self.register_buffer("index", torch.tensor([*old, *range(last * size, last * size + size)]))
-        n = len(self.index) + self.features(torch.zeros(1, size * settings.history)).shape[1]
+        n = len(self.index) + (BASE_FEATURES if base else 0)
         self.register_buffer("mean", torch.zeros(n))
         self.register_buffer("std", torch.ones(n))
         self.linear = nn.Linear(n, spec.ACTION_DIM)
@@ -151,7 +154,8 @@ class Robots:
         n, total = settings.robots, settings.rounds * settings.steps_per_round
         self.frames = np.zeros((n, total, spec.OBS_DIM), np.float32)
         self.labels = np.zeros((n, total, spec.ACTION_DIM), np.float32)
-        self.features: torch.Tensor | None = None
+        n_features = BASE_FEATURES if settings.base else 0
+        self.features = torch.zeros(n, total, n_features)
         """The base's features of every visited state; the base is fixed, so they never change."""
         self.age = np.zeros((n, total), np.int64)
         """Control steps since the rollout's start."""
@@ -200,8 +204,6 @@ class Robots:
                 obs = self.windows(everyone, np.full(len(everyone), self.t))
                 features = student.features(obs)
                 own = student.correct(obs, features).numpy()
-            if self.features is None:
-                self.features = torch.zeros(*self.age.shape, features.shape[1])
             self.features[:, self.t] = features
             expert = self.rng.random(len(everyone)) < expert_share
             actions = np.where(expert[:, None], self.labels[:, self.t], own)

@@ -144,7 +144,7 @@ class Canaries:
         }
 
     def reset(self, fields: dict) -> None:
-        raise wire.Fault("canary.reset")
+        raise wire.Fault("ipc.frame")
 
     def act(self, payload: memoryview) -> bytes:
         """Echoes the frame."""

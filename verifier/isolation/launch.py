@@ -32,10 +32,12 @@ FIXED_ENV = {
     "ORT_DISABLE_TELEMETRY": "1",
 }
 """The whole environment of a worker."""
-START_CAP_S = 120.0
+START_CAP_S = 300.0
 """Longest time from the start of the process to its HELLO: imports on a loaded machine."""
 CLOSE_GRACE_S = 1.0
 """Time between CLOSE and SIGKILL."""
+STATUS_GRACE_S = 10.0
+"""Time that a worker has to end after it closed its channel, until it is killed."""
 HELLO_LIMIT = 8192
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -201,9 +203,10 @@ class Sandboxed:
             _, payload = self.channel.receive(0, {wire.HELLO: HELLO_LIMIT}, deadline_s)
         except (ChannelClosed, ChannelTimeout, ProtocolFault) as error:
             self.kill()
+            self.close()
             raise InfrastructureError(
                 f"a {self.spec.profile} worker did not start ({type(error).__name__}); "
-                f"it said: {self.log_text()[-600:] or 'nothing'}",
+                f"it said: {self.channel.log.text()[-600:] or 'nothing'}",
                 code="worker.start",
             ) from error
         hello = wire.decode_fields(payload)
@@ -211,7 +214,7 @@ class Sandboxed:
         try:
             self.spec.plan.require(self.layers, hello["failed"])
         except InfrastructureError:
-            self.kill()
+            self.close()
             raise
         self._cpu_before_s = self._process_cpu_s()
         if self.profile.freeze:
@@ -279,7 +282,7 @@ class Sandboxed:
     def _status(self) -> int:
         """Exit status of a worker that closed its channel; one that lingers is killed."""
         try:
-            return self.process.wait(CLOSE_GRACE_S)
+            return self.process.wait(STATUS_GRACE_S)
         except subprocess.TimeoutExpired:
             self.kill()
             return 0
@@ -292,10 +295,11 @@ class Sandboxed:
     def kill(self) -> None:
         """SIGKILL to the process and its group, now."""
         self.killed = True
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
-        self.process.kill()
-        self.process.wait()
+        if self.process.poll() is None:  # a reaped id may belong to somebody else by now
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self.process.kill()
+            self.process.wait()
 
     def close(self) -> None:
         """CLOSE, a second of grace, then SIGKILL; nothing of the worker is left afterwards."""

@@ -14,7 +14,7 @@ from verifier.isolation.channel import ChannelTimeout, ProtocolFault
 from verifier.isolation.launch import LaunchSpec, Sandboxed, WorkerDied
 from verifier.isolation.layers import PROFILES, Plan
 
-CAP_S = 20.0
+CAP_S = 60.0
 """Longest time of the whole self-test of one profile, start excluded."""
 ECHO_BYTES = 640
 """Size of the frame that must come back unchanged."""

@@ -132,7 +132,9 @@ def test_kalman_submission_is_accepted_and_stands_in_noise(kalman, tmp_path):
 
 
 def small() -> Settings:
-    return Settings(robots=3, rounds=1, steps_per_round=30, episode_steps=20)
+    return Settings(
+        robots=3, rounds=1, steps_per_round=30, episode_steps=20, base=f04_lqg.Settings()
+    )
 
 
 def test_an_untrained_student_is_its_base(kalman):
