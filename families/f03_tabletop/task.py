@@ -4,6 +4,7 @@ measures; `metrics.py` judges."""
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import gymnasium
 import mujoco
@@ -325,7 +326,7 @@ def make(task: str) -> TaskAdapter:
     return getattr(importlib.import_module(f"families.f03_tabletop.{module}"), name)(task)
 
 
-def make_env(task: TaskSpec, **options: object) -> gymnasium.Env:
+def make_env(task: TaskSpec, **options: Any) -> gymnasium.Env:
     """The task as an unmetered Gymnasium environment on public draws."""
     from families.f03_tabletop.verify import score_evidence
     from rle.envs.served import AdapterEnv

@@ -17,7 +17,7 @@ Scorer = Callable[[str, Any, dict, dict | None], tuple[float, dict]]
 
 
 class AdapterEnv(gymnasium.Env):
-    """One trial per episode.
+    """One trial per episode. (`spec` is Gymnasium's own attribute; the task's declaration is `session`.)
 
     Reward is 0 until the episode is closed, by the trial's own end, `finish()` or `submit(...)`; then it is
     the score. Extra operations are `call(name, ...)`.
@@ -37,7 +37,7 @@ class AdapterEnv(gymnasium.Env):
         self, spec: SessionSpec, adapter: Any, score: Scorer, *, render_images: bool = False,
         image_px: int = 128, render_mode: str | None = None,
     ) -> None:  # fmt: skip
-        self.spec, self.adapter = spec, adapter
+        self.session, self.adapter = spec, adapter
         self.render_mode = render_mode
         self._score = score
         self._look = ObserveSpec(
@@ -49,14 +49,14 @@ class AdapterEnv(gymnasium.Env):
 
     def _space(self, render_images: bool, image_px: int) -> gymnasium.spaces.Dict:
         spaces: dict[str, gymnasium.Space] = {}
-        for key in self.spec.observation:
+        for key in self.session.observation:
             if key.dtype == "bool":
                 spaces[key.name] = gymnasium.spaces.MultiBinary(key.shape or 1)
             else:
                 spaces[key.name] = gymnasium.spaces.Box(-np.inf, np.inf, key.shape, np.float64)
         if render_images:
             shape = (image_px, image_px, 3)
-            for camera in self.spec.cameras:
+            for camera in self.session.cameras:
                 spaces[f"{camera}_image"] = gymnasium.spaces.Box(0, 255, shape, np.uint8)
         return gymnasium.spaces.Dict(spaces)
 
@@ -69,9 +69,9 @@ class AdapterEnv(gymnasium.Env):
         """Draws the instance of a public seed."""
         super().reset(seed=seed)
         drawn = seed if seed is not None else int(self.np_random.integers(MAX_SEED))
-        family = self.spec.task.split("/")[0]
-        key = seeds.trial_key(family, self.spec.draw_key, "public", drawn)
-        phase = self.spec.phases[0]
+        family = self.session.task.split("/")[0]
+        key = seeds.trial_key(family, self.session.draw_key, "public", drawn)
+        phase = self.session.phases[0]
         self.adapter.open_trial(TrialPlan(phase=phase.name, kind=phase.kind, trial=0, key=key))
         self._closed = False
         return self._observe(), {"claims": {"closed": False}, "seed": drawn}
@@ -90,10 +90,10 @@ class AdapterEnv(gymnasium.Env):
             BadRequest: The state does not allow it.
         """
         self._need_open()
-        op = self.spec.extra(name)
+        op = self.session.extra(name)
         if op is None:
-            known = ", ".join(o.name for o in self.spec.extra_ops) or "none"
-            raise BadRequest(f"{name} is not an operation of {self.spec.task}; known: {known}")
+            known = ", ".join(o.name for o in self.session.extra_ops) or "none"
+            raise BadRequest(f"{name} is not an operation of {self.session.task}; known: {known}")
         if op.is_answer:
             return self._close("submitted", dict(args))
         outcome = self.adapter.extra(name, dict(args))
@@ -112,7 +112,7 @@ class AdapterEnv(gymnasium.Env):
         """A picture from the first camera, shape (480, 480, 3), uint8."""
         if self.render_mode != "rgb_array":
             return None
-        camera = self.spec.cameras[0]
+        camera = self.session.cameras[0]
         look = ObserveSpec(cameras=(camera,), width_px=480, height_px=480)
         return self.adapter.observe(look)[f"{camera}_image"]
 
@@ -128,14 +128,14 @@ class AdapterEnv(gymnasium.Env):
 
     def _close(self, ended: Ended, answer: dict | None) -> tuple[dict, float, bool, bool, dict]:
         evidence = self.adapter.finish()
-        score, measured = self._score(self.spec.task, self.adapter.instance, evidence, answer)
+        score, measured = self._score(self.session.task, self.adapter.instance, evidence, answer)
         self._closed = True
         info = {"claims": {"closed": True}, "ended": ended, **measured}
         return self._observe(), score, True, False, info
 
     def _observe(self) -> dict[str, np.ndarray]:
         observation = dict(self.adapter.observe(self._look))
-        for key in self.spec.observation:
+        for key in self.session.observation:
             if key.dtype == "bool":
                 bits = np.atleast_1d(observation[key.name])
                 observation[key.name] = bits.astype(np.int8)

@@ -9,7 +9,7 @@ import hashlib
 import logging
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -325,7 +325,7 @@ class Course:
     # -------------------------------------------------------------------------------------- record
 
     @contextlib.contextmanager
-    def guard(self) -> Iterator[None]:
+    def guard(self) -> Generator[None]:
         """Turns a full disk into the orderly end of the session."""
         try:
             yield

@@ -1,5 +1,6 @@
 """What an agent is told about a task's service: `task_info`, and the manual page made from it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -97,7 +98,7 @@ def _span(start: int, stop: int) -> str:
     return str(start) if stop == start + 1 else f"{start}-{stop - 1}"
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join(lines)

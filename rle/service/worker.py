@@ -198,7 +198,7 @@ class WorkerCore:
 
     def _observation(self, spec: ObserveSpec, privileged: bool) -> msgspec.Raw:
         if privileged:
-            state = self._adapter.privileged()  # ty: ignore[unresolved-attribute]
+            state = self._adapter.privileged()  # ty: ignore[missing-attribute]
             return raw({name: to_array(value) for name, value in state.items()})
         observation = self._adapter.observe(spec)
         check_observation(observation, self._spec, spec)

@@ -106,8 +106,8 @@ class RobosuiteRobot:
             self._robot.init_torso_qpos = np.array([config.torso_m])
         self._is_mobile = config.kind == "PandaOmron"
         self.handles = self._name_parts()
-        self._model: mujoco.MjModel | None = None
-        self._data: mujoco.MjData | None = None
+        self._model: Any = None
+        self._data: Any = None
 
     @property
     def action_dim(self) -> int:

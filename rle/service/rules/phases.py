@@ -138,7 +138,7 @@ def name_of(request: AnyRequest) -> str:
     """Operation name as the agent knows it: an extra operation goes by its own name."""
     if isinstance(request, Call):
         return request.name
-    return type(request).__struct_config__.tag  # ty: ignore[invalid-return-type]
+    return type(request).__struct_config__.tag  # ty: ignore[invalid-explicit-return]
 
 
 def cost_of(request: AnyRequest, spec: SessionSpec, phase: PhaseSpec) -> int:
