@@ -58,10 +58,10 @@ def parts(report: Report) -> list[Part]:
 
     What the clip at 0 and a closed gate change stands as terms of its own, so that the terms add up.
     """
-    if report.reward is None or not report.rows:
+    limit = report.extra.get("jerk_limit")
+    if report.reward is None or not report.rows or limit is None:
         return []
     w = spec.SCORE
-    limit = float(report.extra["jerk_limit"])
     n = len(report.rows)
 
     def mean(key: str, missing: float) -> float:

@@ -14,12 +14,22 @@ from index_cases import rows, scored, tracking_rows, write_out
 from pages_cases import HOSTILE, falling_row, pages
 
 from families.f04_tracking import figures
+from rle import registry
 from rle.errors import UserError
+from rle.index import IndexOptions, run_index
 from rle.index.result import RunCell
-from rle.pages import charts_index, charts_report, hooks, index_page, text, write_report_page
+from rle.pages import (
+    charts_index,
+    charts_report,
+    hooks,
+    index_page,
+    text,
+    write_index_page,
+    write_report_page,
+)
 from rle.pages.report_page import margin, reward_interval
 from rle.pages.verdict import verdict
-from rle.report import Row, Threshold
+from rle.report import COMMON_ENDED, Row, Threshold
 
 pytestmark = pytest.mark.xdist_group("pages")
 NAMES = (
@@ -275,6 +285,25 @@ def test_margin_is_positive_inside(measured, limit, sense, expected):
 def test_checks_stand_nearest_miss_first():
     source = words("f04-dance")
     assert source.index("parameters 9,900,000") < source.index("median inference time 0.0004")
+
+
+@pytest.mark.parametrize("family", registry.landed_families())
+def test_every_family_has_pages_for_every_ending(family, tmp_path):
+    task = registry.get(registry.family_tasks(family)[0])
+    endings = [*COMMON_ENDED, *task.ended]
+    found = [
+        Row(id=f"t{i:02d}", score=0.01, ended=ended, series={"t_s": [0.1], "x": [1.0]})
+        for i, ended in enumerate(endings)
+    ]
+    given = make_report(task.id, rows=found, reward=0.01, raw_total=0.01, extra={}, metrics={})
+    out = write_out(tmp_path / "out", given)
+    write_report_page(out, out / "index.html")
+    source = (out / "index.html").read_text()
+    assert source.count('<article class="trial"') == len(endings)
+    assert task.title in source
+    index = run_index(IndexOptions(results=(out,)))
+    write_index_page(index, tmp_path / "index.html")
+    assert f'href="out/index.html">{task.id}</a>' in (tmp_path / "index.html").read_text()
 
 
 # ------------------------------------------------------------------------------------------- words
