@@ -243,9 +243,7 @@ class PocketCube(RobotTask):
         self.recoveries = int(counters.get("recoveries", 0))
 
     def after_reset(self) -> None:
-        self.counter = TurnCounter(
-            self._scramble, turns=self._kept["turns"], unclassified=self._kept["unclassified"]
-        )
+        self.counter = TurnCounter(self._scramble, self._kept["turns"], self._kept["unclassified"])
         self._good = self._scramble
         """Last aligned legal state seen at the rescue height or above."""
         self._substep = 0

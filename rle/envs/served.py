@@ -17,7 +17,7 @@ Scorer = Callable[[str, Any, dict, dict | None], tuple[float, dict]]
 
 
 class AdapterEnv(gymnasium.Env):
-    """One trial per episode.
+    """One trial per episode. (`spec` is Gymnasium's own attribute; the task's declaration is `session`.)
 
     Reward is 0 until the episode is closed, by the trial's own end, `finish()` or `submit(...)`; then it is
     the score. Extra operations are `call(name, ...)`.

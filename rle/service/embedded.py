@@ -43,6 +43,9 @@ class EmbeddedClient(Client):
         self.session = session
         self.folder = folder
 
+    def __enter__(self) -> "EmbeddedClient":
+        return self
+
 
 def open(  # noqa: A001 - reads as `embedded.open(...)`
     task: str | SessionSpec, *, folder: Path | None = None, key: SigningKey | None = None,

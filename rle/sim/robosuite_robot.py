@@ -107,7 +107,7 @@ class RobosuiteRobot:
         self._is_mobile = config.kind == "PandaOmron"
         self.handles = self._name_parts()
         self._model: Any = None
-        self._data: mujoco.MjData | None = None
+        self._data: Any = None
 
     @property
     def action_dim(self) -> int:

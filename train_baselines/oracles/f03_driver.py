@@ -15,7 +15,7 @@ from families.f03_tabletop.spec import SESSIONS
 from families.f03_tabletop.verify import score_evidence
 from rle import seeds
 from rle.service import embedded
-from rle.service.client import Client
+from rle.service.client import Client, Observation, StepResult
 from rle.service.course import Profile
 from rle.sim.robosuite_robot import rotation_of, rotation_vector
 
@@ -31,6 +31,12 @@ def down(yaw_rad: float) -> np.ndarray:
     """Grip-site rotation (3, 3): z straight down, closing axis x at `yaw_rad` from the world's x."""
     c, s = np.cos(yaw_rad), np.sin(yaw_rad)
     return np.array([[c, s, 0.0], [s, -c, 0.0], [0.0, 0.0, -1.0]])
+
+
+def seen(out: StepResult) -> Observation:
+    """Observation of a step that asked for one."""
+    assert out.observation is not None
+    return out.observation
 
 
 class GraspFailed(Exception):
@@ -85,8 +91,7 @@ class Arm:
             distance = np.linalg.norm(error)
             target = state["eef_pos"] + error * min(1.0, slow_m / max(distance, 1e-9))
             out = self.sim.step(self._action(state, target, rotation), observe=())
-            state = out.observation
-            assert state is not None, "it was asked for"
+            state = seen(out)
         return float(np.linalg.norm(np.array(position) - state["eef_pos"]))
 
     def wait(self, steps: int) -> None:

@@ -24,6 +24,7 @@ from rle.sim.robosuite_robot import rotation_of, rotation_vector
 from train_baselines.oracles.f03_driver import (
     POSITION_SCALE_M,
     ROTATION_SCALE_RAD,
+    seen,
     validation_profile,
 )
 
@@ -80,9 +81,7 @@ class Hands:
             error = rotation_vector(self.rotation[i] @ now.T)
             part[3:6] = self._base[i].T @ error / ROTATION_SCALE_RAD
             part[6] = self.grip[i]
-        state = self.sim.step(np.clip(action, -1.0, 1.0), observe=()).observation
-        assert state is not None, "it was asked for"
-        self._state = state
+        self._state = seen(self.sim.step(np.clip(action, -1.0, 1.0), observe=()))
 
     def wait(self, steps: int) -> None:
         for _ in range(steps):

@@ -143,7 +143,9 @@ def lay(cantilever, beyond_levels):
     half = s.BLOCK_HALF_M[2]
     for i, (beyond, level) in enumerate(beyond_levels):
         y = s.TABLE.half_m[1] + beyond * s.BLOCK_LENGTH_M
-        z = s.TABLE.top_z_m + half + level * (2 * half + GAP_M) + GAP_M
+        z = (
+            s.TABLE.top_z_m + half + level * 2 * half
+        )  # no gap: a stack this near its balance may not drop
         put(cantilever, f"block_{i}", (0.1, y, z))
 
 

@@ -1,0 +1,102 @@
+"""Speed of f03's control steps, pictures and final measurement as ratios, one run: python benchmarks/f03.py
+
+A control step over the 25 bare `mj_step` calls it holds, on the same states: tower, cantilever, balance <= 7, pocket-cube <= 10,
+hidden-com <= 6. One 512 px picture through the adapter over a bare renderer <= 1.1. Final measurement over its own physics <= 1.15.
+"""
+
+import resource
+import time
+
+import mujoco
+import numpy as np
+
+import rle.sim  # noqa: F401 - chooses the GL backend before MuJoCo is used
+from families.f03_tabletop import spec as s
+from families.f03_tabletop.task import make
+from rle import seeds
+from rle.service.adapter import TrialPlan
+from rle.service.protocol import ObserveSpec
+
+STEPS = 40
+STEP_BARS = {"tower": 7, "cantilever": 7, "balance": 7, "pocket-cube": 10, "hidden-com": 6}
+
+
+def opened(slug: str):
+    """An adapter with its practice instance, and how long that took."""
+    adapter = make(f"f03/{slug}")
+    key = seeds.trial_key("f03", slug, "hidden", 0, seeds.PRACTICE_SALT)
+    plan = TrialPlan(phase="attempt", kind="attempt", trial=0, key=key)
+    start = time.perf_counter()
+    adapter.open_trial(plan)
+    return adapter, time.perf_counter() - start
+
+
+def step_ratio(adapter) -> float:
+    """Control step over 25 bare physics steps, interleaved on the same states."""
+    model = adapter.ready.model
+    copy = mujoco.MjData(model)
+    whole = bare = 0.0
+    for _ in range(STEPS):
+        mujoco.mj_copyData(copy, model, adapter.ready.data)
+        start = time.perf_counter()
+        adapter.step(np.zeros(adapter.action_dim))
+        middle = time.perf_counter()
+        for _ in range(s.SUBSTEPS):
+            mujoco.mj_step(model, copy)
+        whole += middle - start
+        bare += time.perf_counter() - middle
+    return whole / bare
+
+
+def picture_ratio(adapter, count: int = 20) -> float:
+    """A 512 px picture through `observe` over `mujoco.Renderer` alone."""
+    camera = s.SESSIONS[adapter.task].cameras[0]
+    look = ObserveSpec(cameras=(camera,), width_px=s.IMAGE_PX, height_px=s.IMAGE_PX)
+    adapter.observe(look)
+    start = time.perf_counter()
+    for _ in range(count):
+        adapter.observe(look)
+    ours = time.perf_counter() - start
+    adapter.close()
+    with mujoco.Renderer(adapter.ready.model, s.IMAGE_PX, s.IMAGE_PX) as renderer:
+        flags = renderer.scene.flags
+        flags[mujoco.mjtRndFlag.mjRND_SHADOW] = flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = False
+        renderer.update_scene(adapter.ready.data, camera)
+        renderer.render()
+        start = time.perf_counter()
+        for _ in range(count):
+            renderer.update_scene(adapter.ready.data, camera)
+            renderer.render()
+        return ours / (time.perf_counter() - start)
+
+
+def finish_ratio(adapter) -> float:
+    """Final measurement over as many bare physics steps."""
+    model, data = adapter.ready.model, adapter.ready.data
+    copy = mujoco.MjData(model)
+    mujoco.mj_copyData(copy, model, data)
+    start = time.perf_counter()
+    evidence = adapter.finish()
+    took = time.perf_counter() - start
+    steps = round((float(evidence["settle_s"]) + s.HOLD_S) / s.TIMESTEP_S)
+    start = time.perf_counter()
+    for _ in range(steps):
+        mujoco.mj_step(model, copy)
+    return took / (time.perf_counter() - start)
+
+
+def main() -> None:
+    for slug, bar in STEP_BARS.items():
+        adapter, seconds = opened(slug)
+        print(f"{slug:12s} open {seconds:6.2f} s")
+        print(f"{slug:12s} control step / bare {step_ratio(adapter):6.2f}   <= {bar}")
+        print(f"{slug:12s} picture / renderer  {picture_ratio(adapter):6.2f}   <= 1.1")
+        if slug in ("tower", "cantilever", "balance"):
+            print(f"{slug:12s} finish / physics    {finish_ratio(adapter):6.2f}   <= 1.15")
+        adapter.close()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"resident memory, all five scenes: {peak:.0f} MiB")
+
+
+if __name__ == "__main__":
+    main()
