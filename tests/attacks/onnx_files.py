@@ -1,8 +1,14 @@
 """ONNX files, honest and hostile, for the contract obs (1, 4) -> actions (1, 2). Fixed seeds."""
 
+import msgspec
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper, numpy_helper
+
+from tests.verifier.fake_family import ONNX
+from verifier.box import onnx_check
+from verifier.box.wire import Fault
 
 OPSET = 17
 
@@ -45,3 +51,17 @@ def honest_with(*before, initializers=(), **more) -> onnx.ModelProto:
     """The linear controller with further nodes and tensors in the graph."""
     node = helper.make_node("MatMul", ["obs", "w"], ["actions"])
     return model([*before, node], [tensor("w", gain()), *initializers], **more)
+
+
+def check_here(data: bytes, **changes) -> dict:
+    """Check and probe outside a worker."""
+    contract = msgspec.to_builtins(msgspec.structs.replace(ONNX, **changes))
+    return onnx_check.check_and_probe({"policy.onnx": data}, contract)
+
+
+def refused_here(data: bytes | onnx.ModelProto, *codes: str, **changes) -> dict:
+    data = data if isinstance(data, bytes) else data.SerializeToString()
+    with pytest.raises(Fault) as caught:
+        check_here(data, **changes)
+    assert caught.value.code in codes, (caught.value.code, caught.value.fields)
+    return caught.value.fields

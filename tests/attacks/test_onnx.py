@@ -1,40 +1,29 @@
-"""Attack book, kind onnx: rows 13 to 28, and the exporters that must pass."""
-
-import io
+"""Attack book, kind onnx: rows 13 to 28."""
 
 import msgspec
 import numpy as np
 import onnx
 import pytest
-import torch
 from onnx import TensorProto, helper
-from torch import nn
 
 from rle.contracts import ArraySpec
 from rle.verify_api import Limits, TrialFault
 from tests.attacks import onnx_files
-from tests.attacks.onnx_files import gain, honest, honest_with, model, tensor, value
+from tests.attacks.onnx_files import (
+    check_here,
+    gain,
+    honest,
+    honest_with,
+    model,
+    refused_here,
+    tensor,
+    value,
+)
 from tests.attacks.support import refused
 from tests.verifier.fake_family import ONNX
-from verifier.box import onnx_box, onnx_check
-from verifier.box.wire import Fault
 
 LIMITS = Limits(call_cap_s=20.0, total_cap_s=60.0)
 OBS = np.array([[0.4, -0.2, 0.0, 0.0]], np.float32)
-
-
-def check_here(data: bytes, **changes) -> dict:
-    """Check and probe outside a worker."""
-    contract = msgspec.to_builtins(msgspec.structs.replace(ONNX, **changes))
-    return onnx_check.check_and_probe({"policy.onnx": data}, contract)
-
-
-def refused_here(data: bytes | onnx.ModelProto, *codes: str, **changes) -> dict:
-    data = data if isinstance(data, bytes) else data.SerializeToString()
-    with pytest.raises(Fault) as caught:
-        check_here(data, **changes)
-    assert caught.value.code in codes, (caught.value.code, caught.value.fields)
-    return caught.value.fields
 
 
 def identity(name="w2", array=None):
@@ -393,87 +382,6 @@ def _other_digest(monkeypatch):
 
     repeat = Checker._repeat
     return lambda self, contract, digest: repeat(self, contract, "0" * 64)
-
-
-class Recurrent(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.gru = nn.GRU(4, 8, batch_first=True)
-        self.head = nn.Linear(8, 2)
-
-    def forward(self, obs):
-        return self.head(self.gru(obs[:, None, :])[0][:, -1])
-
-
-class Attention(nn.Module):
-    """A transformer over 16 frames of the observation."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embed = nn.Linear(1, 16)
-        layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, dropout=0.0)
-        self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
-        self.head = nn.Linear(16, 2)
-
-    def forward(self, obs):
-        frames = self.embed(obs.repeat(1, 4)[:, :, None])
-        return self.head(self.encoder(frames)[:, -1])
-
-
-class Convolution(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = nn.Sequential(nn.Conv1d(1, 4, 3), nn.ELU(), nn.Flatten(), nn.Linear(8, 2))
-
-    def forward(self, obs):
-        return self.net(obs[:, None, :])
-
-
-MODELS = {
-    "mlp": lambda: nn.Sequential(nn.Linear(4, 32), nn.ELU(), nn.LayerNorm(32), nn.Linear(32, 2)),
-    "gru": Recurrent,
-    "transformer": Attention,
-    "cnn": Convolution,
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dynamo", [False, True], ids=["legacy", "dynamo"])
-@pytest.mark.parametrize("name", MODELS)
-def test_exporters_of_torch_pass(name, dynamo, tmp_path):
-    """A legal file that is refused is an error of the grader."""
-    torch.manual_seed(0)
-    network = MODELS[name]().eval()
-    path = tmp_path / "policy.onnx"
-    torch.onnx.export(
-        network,
-        (torch.zeros(1, 4),),
-        str(path),
-        input_names=["obs"],
-        output_names=["actions"],
-        dynamo=dynamo,
-        external_data=False,
-    )
-    check_here(path.read_bytes())
-    graph = onnx_box.Graph(path.read_bytes(), msgspec.to_builtins(ONNX), onnx_box.BASIC)
-    with torch.no_grad():
-        expected = network(torch.from_numpy(OBS)).numpy()
-    assert np.allclose(graph.run([OBS])[0], expected, atol=1e-5)
-
-
-def test_legacy_exporter_of_an_mlp_passes():
-    """The fast one of the exporters above."""
-    buffer = io.BytesIO()
-    torch.onnx.export(
-        MODELS["mlp"]().eval(),
-        (torch.zeros(1, 4),),
-        buffer,
-        input_names=["obs"],
-        output_names=["actions"],
-        dynamic_axes={"obs": {0: "batch"}, "actions": {0: "batch"}},
-        dynamo=False,
-    )
-    check_here(buffer.getvalue())
 
 
 def test_contract_arrays_are_what_the_family_declared():
