@@ -53,7 +53,9 @@ def world(env, seed: int) -> np.ndarray:
     """What a seed decides and an observation may hide: masses, inertia, sizes, places."""
     env.reset(seed=seed)
     model = env.unwrapped.model
+    state = getattr(env.unwrapped, "data", None)
     arrays = (
+        np.zeros(0) if state is None else state.qpos,
         model.body_mass,
         model.body_ipos,
         model.body_pos,
