@@ -75,7 +75,9 @@ def test_folders_are_small():
     for path in modules(*CODE):
         if path.stem != "__init__":
             counts[path.parent] = counts.get(path.parent, 0) + 1
-    big = {name(f): n for f, n in counts.items() if n > MAX_MODULES and f != ROOT / "rle"}
+    # One reference per task stands in a single folder by design; `rle` is the shared machinery.
+    free = {ROOT / "rle", ROOT / "train_baselines" / "oracles"}
+    big = {name(f): n for f, n in counts.items() if n > MAX_MODULES and f not in free}
     assert not big, f"folders with more than {MAX_MODULES} modules: {big}"
 
 

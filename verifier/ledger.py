@@ -49,7 +49,7 @@ def read_ledger(settings: Settings) -> LedgerView:
         InfrastructureError: The machine lost it, or its trust is too low for `--require-ledger-trust`.
     """
     folder = settings.submission.folder
-    names = settings.submission.names()
+    names = (*settings.submission.names(), *settings.submission.ignored)
     ledgers = [name for name in names if name.split("/")[-1] == LEDGER_NAME]
     if LEDGER_NAME not in ledgers:
         raise InvalidSubmission("ledger.missing", detail=f"{LEDGER_NAME} is not there")
