@@ -7,6 +7,7 @@ import argparse
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -201,10 +202,15 @@ def run(task: str, solve: Callable[[Client], None]) -> None:
     """Command line of a reference solver: one practice session, evidence and score printed."""
     parser = argparse.ArgumentParser(description=f"reference solver of {task}")
     parser.add_argument("--salt", default="", help="text of the salt; default: the practice salt")
+    parser.add_argument(
+        "--folder", type=Path, help="keep the sealed hand-over here, for `rle verify`"
+    )
     args = parser.parse_args()
     salt = args.salt.encode() or seeds.PRACTICE_SALT
     family, slug = task.split("/")
-    with embedded.open(SESSIONS[task], profile=validation_profile(task), salt=salt) as sim:
+    with embedded.open(
+        SESSIONS[task], folder=args.folder, profile=validation_profile(task), salt=salt
+    ) as sim:
         solve(sim)
         for trial in sim.session.trials():
             key = seeds.trial_key(family, slug, "hidden", trial.trial, salt)
