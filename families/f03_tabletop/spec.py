@@ -93,6 +93,7 @@ def _task(slug: str) -> TaskSpec:
         ),
         floor=floor,
         bar=bar,
+        oracle_script="train_baselines.oracles.f03_hidden_com" if is_hidden else None,
         gym_id=f"rle/f03-{slug}-v{FAMILY_VERSION.split('.')[0]}",
     )
 
