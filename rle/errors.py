@@ -156,6 +156,8 @@ AGENT_MESSAGES: dict[str, str] = {
     "f04.meta": "policy_meta.json is not a JSON object ({fact})",
     "f04.history": "obs_history_length must be an integer {min}..{max}, got {found}",
     "f04.meta_dim": "{key} must be {size} where it is given, got {found}",
+    # f07: which pictures a policy asks for
+    "f07.channels": "channels.json {fact}; allowed: {allowed}",
     # any artifact: check and load
     "check.time": "{path} could not be checked within {s} s",
     "check.died": "{path} ended the process that checked it (memory or a crash in the library)",
@@ -181,6 +183,8 @@ AGENT_MESSAGES: dict[str, str] = {
     "mjcf.twice": "two <{tag}> elements are named {name}",
     "mjcf.count": "{n} <{tag}> elements; at most {max} are accepted",
     "mjcf.root": "line {line}: {what}; everything hangs below the one root body of the card",
+    "mjcf.required": "{missing} missing; the file needs {needed}",
+    "mjcf.extra": "{what} is not accepted; the card lists the parts of the file",
     "mjcf.unstable": "the file reads differently when it is written again",
     "mjcf.compile": "MuJoCo does not compile the file: {fact}",
     "mjcf.finite": "the compiled model has non-finite numbers in {name}",

@@ -94,6 +94,8 @@ class Context:
     ) -> Generator[SubmissionWorker]:
         """See `rle.verify_api.VerifyContext.worker`."""
         numbers = PROFILES[profile]
+        if not numbers.run_role:
+            raise ValueError(f"profile {profile!r} has no role that serves a worker")
         load_cap_s = min(limits.load_cap_s or math.inf, numbers.load_cap_s)
         launch = LaunchSpec(
             profile=profile,

@@ -112,7 +112,8 @@ def check_graph(
     session = policy.LocalGraph(data, history)
     if probes is None:
         size = (spec.EXPORT_PROBES, spec.OBS_DIM * history)
-        probes = np.random.default_rng(0).standard_normal(size).astype(np.float32)
+        rng = np.random.default_rng(0)
+        probes = rng.standard_normal(size).astype(np.float32)
     answers = np.array([session.act(probe[None]) for probe in probes])
     if not np.abs(answers).max() < spec.MAX_ACTION:
         raise _fault(f"an answer is not finite or above {spec.MAX_ACTION:g}")

@@ -5,7 +5,7 @@
     envs = gymnasium.make_vec("rle/f04-dance-v1", num_envs=64, vectorization_mode="vector_entry_point")
 
 A family offers `make_env(task, **options) -> gymnasium.Env` in its `task` room. The environment uses public
-draws (`reset(seed=...)` names one), has `unwrapped.model` (the compiled MuJoCo model) and puts
+draws (`reset(seed=...)` names one), has `unwrapped.model` and `unwrapped.data` (MuJoCo) and puts
 `info["claims"]`, a dict of named booleans ("fallen", "solved"), none of which is true at reset.
 """
 

@@ -65,6 +65,11 @@ class AdapterEnv(gymnasium.Env):
         """Compiled model of the present trial."""
         return self.adapter.ready.model
 
+    @property
+    def data(self) -> mujoco.MjData:
+        """State of the present trial."""
+        return self.adapter.ready.data
+
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
         """Draws the instance of a public seed."""
         super().reset(seed=seed)

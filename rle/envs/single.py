@@ -68,6 +68,11 @@ class TrialEnv(gymnasium.Env):
         """Compiled model of the present trial."""
         return self._running().model
 
+    @property
+    def data(self) -> mujoco.MjData:
+        """State of the present trial."""
+        return self._running().data
+
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
         """Starts the trial of a seed; without one, the next seed of this environment's generator."""
         super().reset(seed=seed)

@@ -18,22 +18,28 @@ def gl_backend() -> str:
 
 
 class Frames:
-    """Draws pictures of one model. A context manager; opening a second one closes the first.
+    """Draws pictures of one model. A context manager; opening another one closes it, unless told not to.
 
     Args:
         model: Compiled model; its offscreen buffer is enlarged where needed.
         width_px: Picture width.
         height_px: Picture height.
         shadows: Shadows and reflections cost most of a frame on a software renderer.
+        keep_open: True leaves earlier ones open: for one scene that is drawn in two picture sizes.
 
     Raises:
         InfrastructureError: `render.unavailable`, with the fix.
     """
 
     def __init__(
-        self, model: mujoco.MjModel, width_px: int, height_px: int, shadows: bool = False
+        self,
+        model: mujoco.MjModel,
+        width_px: int,
+        height_px: int,
+        shadows: bool = False,
+        keep_open: bool = False,
     ) -> None:
-        while _open:
+        while _open and not keep_open:
             _open[-1].close()
         model.vis.global_.offwidth = max(model.vis.global_.offwidth, width_px)
         model.vis.global_.offheight = max(model.vis.global_.offheight, height_px)
@@ -50,6 +56,10 @@ class Frames:
         flags[mujoco.mjtRndFlag.mjRND_SHADOW] = shadows
         flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = shadows
         _open.append(self)
+        # MuJoCo registers the end of its EGL display at the first renderer; what is registered later runs
+        # before it, and contexts must be freed before.
+        atexit.unregister(_close_all)
+        atexit.register(_close_all)
 
     def rgb(
         self,
@@ -91,6 +101,11 @@ class Frames:
         finally:
             self._renderer.disable_segmentation_rendering()
 
+    @property
+    def is_open(self) -> bool:
+        """False once it was closed, also by the opening of another one."""
+        return self in _open
+
     def close(self) -> None:
         """Frees the GL context. Safe to call twice."""
         if self in _open:
@@ -104,7 +119,6 @@ class Frames:
         self.close()
 
 
-@atexit.register
 def _close_all() -> None:
     # Left to the interpreter's exit, MuJoCo 3.9.0's destructor prints an EGLError.
     while _open:

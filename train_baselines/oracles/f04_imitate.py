@@ -218,7 +218,9 @@ class Robots:
         kept = ~self.lost[robot, t]
         robot, t = robot[kept], t[kept]
         labels = torch.from_numpy(self.labels[robot, t])
-        return self.windows(robot, t), self.features[robot, t], labels
+        features = self.features
+        assert features is not None, "collect() comes first"
+        return self.windows(robot, t), features[robot, t], labels
 
 
 def train(

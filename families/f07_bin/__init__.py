@@ -1,0 +1,1 @@
+"""Family f07: contact-rich bin clearing with a magnet on a seven-joint arm."""

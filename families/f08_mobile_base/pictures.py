@@ -1,0 +1,190 @@
+"""What a reader sees beside the numbers: check table, pictures of the design, margin plots, cameras."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import mujoco
+import numpy as np
+from PIL import Image, ImageDraw
+
+from families.f08_mobile_base import battery, chassis, metrics, scene, shelf, spec, task
+from rle.report import Row, Threshold
+from rle.sim.render import Frames
+
+LINE_RGB, CENTRE_RGB = (0, 114, 178), (213, 94, 0)
+"""Colours of drawn lines and of the mass centre."""
+
+
+def thresholds(design: chassis.Chassis, rows: Sequence[Row]) -> list[Threshold]:
+    """Every limit that was checked, with the measurement of each trial that it applies to."""
+    heaviest = max(design.total_kg(arm) for arm in spec.ARMS)
+    checks: list[tuple[str, float | None, float, str, bool]] = [
+        ("footprint x", design.footprint_m[0], spec.FOOTPRINT_LIMIT_M, "m", True),
+        ("footprint y", design.footprint_m[1], spec.FOOTPRINT_LIMIT_M, "m", True),
+        ("assembled mass", heaviest, spec.MASS_LIMIT_KG, "kg", True),
+        ("profile length", design.length_m, spec.LENGTH_LIMIT_M, "m", True),
+    ]
+    for row in rows:
+        arm, _, test = row.group.partition("/")
+        label, values = f"{row.id} {arm} {test}", row.metrics
+        if test == "static":
+            checks.append((f"{label} margin", values.get("ssm_min_m"), spec.SSM_ZERO_M, "m", False))
+        elif test in spec.SCENARIOS:
+            checks += [
+                (f"{label} tracking", values.get("tracking"), spec.TRACKING_LIMIT, "-", True),
+                (f"{label} margin", values.get("fasm_min"), 0.0, "N m rad", False),
+                (f"{label} tilt", values.get("tilt_max_deg"), spec.TILT_LIMIT_DEG, "deg", True),
+            ]
+        elif test.startswith("shelf"):
+            force, error = values.get("shelf_force_max_n"), values.get("min_ee_err_m")
+            checks += [
+                (f"{label} touch", force, spec.SHELF_FORCE_LIMIT_N, "N", True),
+                (f"{label} error", error, spec.SHELF_TOLERANCE_M, "m", True),
+            ]
+    return [
+        Threshold(
+            name=name,
+            measured=float(value),
+            limit=limit,
+            unit=unit,
+            sense="at_most" if is_most else "at_least",
+        )
+        for name, value, limit, unit, is_most in checks
+        if value is not None
+    ]
+
+
+def span_stress_mpa(design: chassis.Chassis) -> dict[str, float]:
+    """Bending stress M c / I of every member as a simply supported span with the assembled weight of
+    the heaviest arm in its middle, weak axis, M = W L / 4. Never scored."""
+    weight_n = max(design.total_kg(arm) for arm in spec.ARMS) * spec.GRAVITY_M_S2
+    return {
+        f"profile_{m.index}": round(
+            1e-6 * weight_n * m.length_m / 4 * 0.5 * m.section.width_m / m.section.bending_i_m4, 1
+        )
+        for m in design.members
+    }
+
+
+def follow(model: mujoco.MjModel, name: str) -> Callable[[mujoco.MjData], mujoco.MjvCamera]:
+    """A free camera of `spec.CAMERAS` that keeps the base in view."""
+    view = mujoco.MjvCamera()
+    view.azimuth, view.elevation, view.distance = spec.CAMERAS[name]
+    base = model.body(spec.BASE).id
+
+    def aim(data: mujoco.MjData) -> mujoco.MjvCamera:
+        view.lookat[:] = data.xpos[base] + (0.0, 0.0, spec.LOOK_AT_Z_M)
+        return view
+
+    return aim
+
+
+def write_pictures(
+    design: chassis.Chassis, folder: Path, arms: Sequence[str] = spec.ARM_NAMES
+) -> None:
+    """Writes `picture_<arm>_{front,side,top,extended}.png` of the design with each arm."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in arms:
+        robot = scene.compose(design, scene.find_arm(name))
+        data = robot.stowed()
+        with Frames(robot.model, *spec.PICTURE_PX) as frames:
+            for view in ("front", "side", "top"):
+                image = Image.fromarray(frames.rgb(data, follow(robot.model, view)(data)))
+                if view == "top":
+                    _draw_plan(image, robot, data, design)
+                image.save(folder / f"picture_{name}_{view}.png")
+            data.qpos[robot.arm_qpos] = battery.extended(robot.arm, 0.0)
+            mujoco.mj_forward(robot.model, data)
+            image = Image.fromarray(frames.rgb(data, follow(robot.model, "side")(data)))
+            image.save(folder / f"picture_{name}_extended.png")
+
+
+def _draw_plan(
+    image: Image.Image, robot: scene.Robot, data: mujoco.MjData, design: chassis.Chassis
+) -> None:
+    """Support rectangle, footprint with its two lengths, and the mass centre, seen from above."""
+    width, height = spec.PICTURE_PX
+    eye_z = data.xpos[robot.base, 2] + spec.LOOK_AT_Z_M + spec.CAMERAS["top"][2]
+    focal_px = 0.5 * height / np.tan(0.5 * np.radians(robot.model.vis.global_.fovy))
+
+    def pixel(x: float, y: float, z: float = 0.0) -> tuple[float, float]:
+        scale = focal_px / (eye_z - z)
+        return 0.5 * width + scale * x, 0.5 * height - scale * y
+
+    draw = ImageDraw.Draw(image)
+    wheels = design.record.wheel_pos_m[[0, 1, 3, 2], :2]
+    draw.polygon([pixel(x, y) for x, y in wheels], outline=LINE_RGB, width=2)
+    (x0, y0), (sx, sy) = design.lower_m, design.footprint_m
+    x1, y1, off = x0 + sx, y0 + sy, 0.08
+    draw.line([pixel(x0, y0 - off), pixel(x1, y0 - off)], fill=LINE_RGB, width=2)
+    draw.line([pixel(x0 - off, y0), pixel(x0 - off, y1)], fill=LINE_RGB, width=2)
+    draw.text(pixel(0.5 * (x0 + x1) - 0.05, y0 - off - 0.02), f"{1000 * sx:.0f} mm", fill=LINE_RGB)
+    draw.text(pixel(x0 - off - 0.16, 0.5 * (y0 + y1)), f"{1000 * sy:.0f} mm", fill=LINE_RGB)
+    cx, cy = pixel(*(data.subtree_com[robot.base] - data.xpos[robot.base])[:2])
+    draw.ellipse([cx - 6, cy - 6, cx + 6, cy + 6], fill=CENTRE_RGB)
+
+
+def write_last_frame(
+    design: chassis.Chassis, arm: str, payload_kg: float, qpos: np.ndarray, path: Path
+) -> None:
+    """Writes the last state of a shelf trial as a picture."""
+    robot = shelf.make_robot(design, scene.find_arm(arm), payload_kg)
+    data = mujoco.MjData(robot.model)
+    data.qpos[:] = qpos
+    mujoco.mj_forward(robot.model, data)
+    with Frames(robot.model, *spec.PICTURE_PX) as frames:
+        view = follow(robot.model, "integration")(data)
+        Image.fromarray(frames.rgb(data, view)).save(path)
+
+
+def plot_margins(design: chassis.Chassis, rows: Sequence[Row], path: Path) -> None:
+    """Static margin by azimuth of the tool, and force-angle margins by time with their bars."""
+    from matplotlib.figure import Figure  # no window system, no global state
+
+    figure = Figure(figsize=(10, 6), layout="constrained")
+    axes = figure.subplots(2, 3).ravel()
+    azimuth = np.arange(0, 360, 10)
+    for arm in spec.ARM_NAMES:
+        margins = 1000 * task.static_margin(design, arm, spec.STATIC_PAYLOAD_KG, len(azimuth))
+        axes[0].plot(azimuth, margins, label=arm)
+    for limit in (spec.SSM_ZERO_M, spec.SSM_FULL_M):
+        axes[0].axhline(1000 * limit, color="grey", linewidth=0.8)
+    axes[0].set(title="static margin, kinematic", xlabel="tool azimuth, deg", ylabel="mm")
+    axes[0].legend()
+    bars = {"testB": sum(spec.FASM_BE), "testE": sum(spec.FASM_BE), "testC": spec.FASM_C,
+            "testD1": spec.FASM_D1, "testD2": 0.0}  # fmt: skip
+    for axis, test in zip(axes[1:], spec.SCENARIOS, strict=True):
+        for k, arm in enumerate(spec.ARM_NAMES):
+            for row in rows:
+                if row.group == f"{arm}/{test}" and row.series.get("fasm"):
+                    axis.plot(row.series["t_s"], row.series["fasm"], color=f"C{k}", linewidth=0.8)
+        axis.axhline(bars[test], color="grey", linewidth=0.8)
+        axis.set(title=f"{test}: force-angle margin", xlabel="s", ylabel="N m rad")
+    figure.savefig(path, dpi=90)
+
+
+def filmed(rows: Sequence[Row]) -> list[str]:
+    """Ids of the rows worth a film: the first draw of every scenario, the first shelf target and
+    failed ones, at most `MAX_FILMS_PER_ARM` per arm."""
+    chosen = []
+    for arm in spec.ARM_NAMES:
+        mine = [row for row in rows if row.group.partition("/")[0] == arm]
+        first: list[Row] = []
+        seen: set[str] = set()
+        for row in mine:
+            test = row.group.partition("/")[2]
+            drawn = test == "static" or test in spec.SCENARIOS or test.startswith("shelf-1kg")
+            if drawn and test not in seen:
+                seen.add(test)
+                first.append(row)
+        failed = [row for row in mine if "/shelf" in row.group and row.score < 1.0]
+        failed = [row for row in failed if row not in first and row.ended not in ("no_submission",)]
+        chosen += [row.id for row in (first + failed)[: spec.MAX_FILMS_PER_ARM]]
+    return chosen
+
+
+def lost_points(rows: Sequence[Row]) -> dict[str, float]:
+    """What each checkpoint costs, w (1 - c) of the worst arm, largest first; nothing that costs nothing."""
+    credits, _ = metrics.worst_credits(rows)
+    lost = {cp: spec.WEIGHTS[cp] * (1.0 - credits[cp]) for cp in spec.WEIGHTS}
+    return {cp: v for cp, v in sorted(lost.items(), key=lambda item: -item[1]) if v > 1e-9}

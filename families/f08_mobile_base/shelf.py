@@ -1,0 +1,335 @@
+"""The shelf trial: a submitted controller drives the base up and holds a load at one target.
+
+The same loop serves development (controller in this process) and verification (controller in a worker).
+Limits are checked at every physics step, success at every control tick.
+"""
+
+import hashlib
+import importlib.util
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import gymnasium
+import mujoco
+import numpy as np
+
+from families.f08_mobile_base import battery, chassis, spec, stability
+from families.f08_mobile_base.battery import Contacts, read_contacts
+from families.f08_mobile_base.scene import Robot, Terrain, compose
+from rle.errors import SimulationError
+from rle.sim import guard
+from rle.verify_api import TrialFault
+
+SHELF = Terrain(shelf=True)
+SUBSTEPS = round(1.0 / (spec.CONTROL_HZ * spec.TIMESTEP_S))
+TICKS = round(spec.SHELF_TRIAL_S * spec.CONTROL_HZ)
+NEAR_M = 0.07
+"""Force-angle margins are computed from this tool distance on; further out they decide nothing."""
+
+
+class Controller(Protocol):
+    """What `make_controller()` of a submission returns."""
+
+    def reset(self, context: dict[str, Any], seed: int) -> None: ...
+
+    def act(self, obs: dict[str, Any]) -> Any: ...
+
+
+@dataclass
+class ShelfTrial:
+    """What one trial measured."""
+
+    target_index: int
+    payload_kg: float
+    ended: str = "horizon"
+    """`success`, `horizon`, `shelf_contact`, `tilt`, `wheels_lifted`, `sim_unstable`, or a fault of
+    the controller."""
+    detail: str = ""
+    elapsed_s: float = 0.0
+    ee_err_m: float = float("inf")
+    """Tool to target at the end."""
+    min_ee_err_m: float = float("inf")
+    min_fasm: float | None = None
+    """Smallest median margin near the target, None if it never came near."""
+    shelf_force_max_n: float = 0.0
+    tilt_max_deg: float = 0.0
+    hold_s: float = 0.0
+    """Longest hold."""
+    action_sha256: str = ""
+    series: dict[str, list[float]] = field(default_factory=dict)
+    qpos: list[np.ndarray] = field(default_factory=list)
+    """Configurations at `VIDEO_HZ`, for pictures."""
+
+    @property
+    def ok(self) -> bool:
+        return self.ended == "success"
+
+
+class Hold:
+    """Longest unbroken stretch of good ticks."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self.longest_s = 0.0
+
+    def tick(self, time_s: float, is_good: bool) -> bool:
+        """Adds one control tick; True once the stretch has lasted `SHELF_HOLD_S`."""
+        if not is_good:
+            self._since = None
+            return False
+        if self._since is None:
+            self._since = time_s
+        self.longest_s = max(self.longest_s, time_s - self._since)
+        return time_s - self._since >= spec.SHELF_HOLD_S - 1e-9
+
+
+class Support:
+    """Wheel loads and force-angle margin over the last `SUPPORT_WINDOW_S`."""
+
+    def __init__(self) -> None:
+        window = battery.steps(spec.SUPPORT_WINDOW_S)
+        self._loads: deque[np.ndarray] = deque(maxlen=window)
+        self._points: deque[np.ndarray] = deque(maxlen=window)
+        self._margins: deque[float] = deque(maxlen=window)
+        self._sum = np.zeros(len(spec.WHEELS))
+        self._few_s = 0.0
+
+    def add(self, contacts: Contacts) -> bool:
+        """Adds a physics step; True while too few wheels carry load for too long."""
+        load = contacts.wheel_load_n
+        self._sum += load
+        if len(self._loads) == self._loads.maxlen:
+            self._sum -= self._loads[0]
+        self._loads.append(load)
+        self._points.append(contacts.support_m)
+        loaded = int((self._sum >= spec.WHEEL_LOAD_N * len(self._loads)).sum())
+        self._few_s = self._few_s + spec.TIMESTEP_S if loaded < spec.MIN_LOADED_WHEELS else 0.0
+        return self._few_s > spec.LIFT_OFF_S + 1e-9
+
+    def margin(self, centre_m: np.ndarray, net_n: np.ndarray) -> float:
+        """Median force-angle margin over the steps at which it was asked for."""
+        points = np.concatenate(list(self._points)[:: -spec.SUPPORT_STRIDE])
+        self._margins.append(stability.force_angle_margin(centre_m, net_n, points))
+        return float(np.median(self._margins))
+
+
+def make_robot(design: chassis.Chassis, arm: spec.Arm, payload_kg: float) -> Robot:
+    """The robot in front of the shelf."""
+    return compose(design, arm, payload_kg, SHELF)
+
+
+def context(robot: Robot, data: mujoco.MjData, target_index: int) -> dict[str, Any]:
+    """What `reset` of a controller is given."""
+    names = [robot.model.actuator(i).name for i in range(robot.model.nu)]
+    motors = [names[i] for i in robot.wheel_ctrl]
+    joints = [names[i] for i in robot.arm_ctrl]
+    return {
+        "model_xml": robot.xml,
+        "arm": robot.arm.name,
+        "target": np.array(spec.TARGETS_M[target_index]),
+        "target_name": spec.TARGET_NAMES[target_index],
+        "target_index": target_index,
+        "shelf_face_x": spec.SHELF_FACE_X_M,
+        "payload_kg": robot.payload_kg,
+        "actuator_names": names,
+        "arm_joint_names": joints,
+        "arm_actuator_names": joints,
+        "wheel_actuator_names": motors,
+        "base_joint": spec.FREE_JOINT,
+        "ee_site": f"arm_{robot.arm.name}_ee",
+        "qpos": data.qpos.copy(),
+        "qvel": data.qvel.copy(),
+        "ctrl": data.ctrl.copy(),
+        "control_dt": 1.0 / spec.CONTROL_HZ,
+        "duration": spec.SHELF_TRIAL_S,
+    }
+
+
+def checked_action(action: Any, nu: int) -> np.ndarray:
+    """The action as finite float64, shape (nu,).
+
+    Raises:
+        TrialFault: `bad_action`.
+    """
+    try:
+        values = np.asarray(action, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise TrialFault("bad_action", "action.type", type(action).__name__) from error
+    if values.shape != (nu,):
+        raise TrialFault("bad_action", "action.shape", f"{values.shape}, expected ({nu},)")
+    if not np.isfinite(values).all():
+        raise TrialFault("bad_action", "action.nonfinite")
+    return values
+
+
+def run_trial(
+    robot: Robot, controller: Controller, target_index: int, keep_frames: bool = False
+) -> ShelfTrial:
+    """Runs one trial to success, a limit or the end of `SHELF_TRIAL_S`.
+
+    Args:
+        robot: From `make_robot`.
+        controller: Fresh; asked once per control tick.
+        target_index: 0 ... 11.
+        keep_frames: Also keep configurations for pictures.
+    """
+    model, data = robot.model, robot.stowed(np.array(spec.SHELF_START_M))
+    trial = ShelfTrial(target_index, robot.payload_kg)
+    target = np.array(spec.TARGETS_M[target_index])
+    series: dict[str, list[float]] = {
+        k: [] for k in ("t_s", "ee_err_m", "fasm", "tilt_deg", "shelf_force_n", "min_wheel_load_n")
+    }
+    digest, hold, support = hashlib.sha256(), Hold(), Support()
+    low, high = model.actuator_ctrlrange.T
+    every, shot = round(spec.CONTROL_HZ / spec.SERIES_HZ), round(spec.CONTROL_HZ / spec.VIDEO_HZ)
+    guard.take_warnings()
+    try:
+        controller.reset(context(robot, data, target_index), spec.CONTROLLER_SEED)
+        for tick in range(TICKS):
+            obs = {
+                "time": float(data.time), "qpos": data.qpos.copy(), "qvel": data.qvel.copy(),
+                "ctrl": data.ctrl.copy(),
+            }  # fmt: skip
+            action = np.clip(checked_action(controller.act(obs), model.nu), low, high)
+            digest.update(action.astype("<f8").tobytes())
+            data.ctrl[:] = action
+            error_m, margin, contacts = _advance(robot, data, trial, support, target)
+            if tick % every == 0:
+                values = (
+                    data.time, error_m, margin, trial.tilt_max_deg, contacts.shelf_n,
+                    contacts.wheel_load_n.min(),
+                )  # fmt: skip
+                for name, value in zip(series, values, strict=True):
+                    series[name].append(round(float(value), 5))
+            if keep_frames and tick % shot == 0:
+                trial.qpos.append(data.qpos.copy())
+            trial.ee_err_m = error_m
+            good = error_m <= spec.SHELF_TOLERANCE_M and margin > 0.0
+            if hold.tick(float(data.time), good):
+                trial.ended = "success"
+                break
+            if trial.ended != "horizon":
+                break
+    except TrialFault as fault:
+        trial.ended, trial.detail = fault.ended, fault.code
+    except SimulationError as error:
+        trial.ended, trial.detail = "sim_unstable", str(error)
+    trial.elapsed_s, trial.hold_s = float(data.time), hold.longest_s
+    trial.action_sha256, trial.series = digest.hexdigest(), series
+    return trial
+
+
+def _advance(
+    robot: Robot, data: mujoco.MjData, trial: ShelfTrial, support: Support, target: np.ndarray
+) -> tuple[float, float, Contacts]:
+    """One control tick of physics; a broken limit is written into the trial and ends the tick.
+
+    Returns:
+        Tool distance in m, median force-angle margin (0 far from the target), last contacts.
+    """
+    model, margin = robot.model, 0.0
+    for _ in range(SUBSTEPS):
+        mujoco.mj_step(model, data)
+        guard.check(model, data, f"shelf target {trial.target_index}")
+        contacts = read_contacts(robot, data)
+        lifted = support.add(contacts)
+        upright = data.xmat[robot.base, 8]
+        tilt = float(np.degrees(np.arccos(min(1.0, upright))))
+        trial.tilt_max_deg = max(trial.tilt_max_deg, tilt)
+        trial.shelf_force_max_n = max(trial.shelf_force_max_n, contacts.shelf_n)
+        offset = data.site_xpos[robot.ee] - target
+        error_m = float(np.sqrt(offset @ offset))
+        trial.min_ee_err_m = min(trial.min_ee_err_m, error_m)
+        if error_m <= NEAR_M:
+            margin = support.margin(data.subtree_com[robot.base], -contacts.net_n)
+            lowest = margin if trial.min_fasm is None else min(trial.min_fasm, margin)
+            trial.min_fasm = lowest
+        if contacts.shelf_n > spec.SHELF_FORCE_LIMIT_N:
+            trial.ended = "shelf_contact"
+            trial.detail = f"{model.geom(contacts.shelf_geom).name} touched the shelf"
+        elif tilt > spec.TILT_LIMIT_DEG:
+            trial.ended = "tilt"
+        elif lifted:
+            trial.ended = "wheels_lifted"
+        if trial.ended != "horizon":
+            break
+    return error_m, margin, contacts
+
+
+class LocalController:
+    """A controller of a submission in this process, for development.
+
+    Args:
+        path: `controller.py`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        described = importlib.util.spec_from_file_location(f"f08_controller_{path.stem}", path)
+        assert described is not None and described.loader is not None
+        module = importlib.util.module_from_spec(described)
+        described.loader.exec_module(module)
+        self._inner = module.make_controller()
+
+    def reset(self, context: dict[str, Any], seed: int) -> None:
+        self._inner.reset(context, seed)
+
+    def act(self, obs: dict[str, Any]) -> Any:
+        return self._inner.act(obs)
+
+
+class Preview(gymnasium.Env):
+    """A shelf trial to step by hand: actions are those of the submitted controller.
+
+    Args:
+        robot: From `make_robot`.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
+
+    def __init__(self, robot: Robot) -> None:
+        self.model, self._robot = robot.model, robot
+        low, high = self.model.actuator_ctrlrange.T
+        box = gymnasium.spaces.Box
+        self.action_space = box(low, high, dtype=np.float64)
+        sizes = {"qpos": self.model.nq, "qvel": self.model.nv, "ctrl": self.model.nu, "target": 3}
+        self.observation_space = gymnasium.spaces.Dict(
+            {k: box(-np.inf, np.inf, (n,), np.float64) for k, n in sizes.items()}
+        )
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        super().reset(seed=seed)
+        index = int(self.np_random.integers(len(spec.TARGETS_M)))
+        self._target = np.array(spec.TARGETS_M[index])
+        self._data = self._robot.stowed(np.array(spec.SHELF_START_M))
+        self._trial = ShelfTrial(index, self._robot.payload_kg)
+        self._support, self._hold = Support(), Hold()
+        return self._observe(), {"claims": self._claims(np.inf), "target_index": index}
+
+    def step(self, action: np.ndarray):
+        low, high = self.model.actuator_ctrlrange.T
+        self._data.ctrl[:] = np.clip(checked_action(action, self.model.nu), low, high)
+        error_m, margin, _ = _advance(
+            self._robot, self._data, self._trial, self._support, self._target
+        )
+        good = error_m <= spec.SHELF_TOLERANCE_M and margin > 0.0
+        solved = self._hold.tick(float(self._data.time), good)
+        failed = self._trial.ended != "horizon"
+        late = self._data.time >= spec.SHELF_TRIAL_S - 1e-9
+        claims = self._claims(error_m) | {"solved": solved}
+        return self._observe(), float(solved), solved or failed, late, {"claims": claims}
+
+    def _observe(self) -> dict[str, np.ndarray]:
+        data = self._data
+        return {
+            "qpos": data.qpos.copy(), "qvel": data.qvel.copy(), "ctrl": data.ctrl.copy(),
+            "target": self._target.copy(),
+        }  # fmt: skip
+
+    def _claims(self, error_m: float) -> dict[str, bool]:
+        return {
+            "at_target": bool(error_m <= spec.SHELF_TOLERANCE_M),
+            "solved": False,
+            **{k: self._trial.ended == k for k in ("shelf_contact", "tilt", "wheels_lifted")},
+        }

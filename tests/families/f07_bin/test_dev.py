@@ -1,0 +1,105 @@
+"""`rle dev f07/bin-clearing run`: what it prints, what it writes, how it refuses."""
+
+import json
+
+import pytest
+
+from families.f07_bin import dev, spec
+from rle.errors import InvalidSubmission, UserError
+from rle.verify_api import TrialFault
+
+HOLD = """
+import numpy as np
+
+class Hold:
+    def reset(self, cell_spec, seed):
+        self.home = np.append(cell_spec["arm_home"], 0.0)
+
+    def act(self, obs):
+        return {answer}
+
+def make_policy():
+    return Hold()
+"""
+
+
+@pytest.fixture
+def submission(tmp_path):
+    def write(answer: str = "self.home", channels: str = "[]", text: str | None = None):
+        folder = tmp_path / "policy"
+        folder.mkdir(exist_ok=True)
+        (folder / "policy.py").write_text(text or HOLD.format(answer=answer))
+        (folder / "channels.json").write_text(channels)
+        return tmp_path
+
+    return write
+
+
+def test_run_prints_every_term_and_writes_events(submission, tmp_path, capsys):
+    events = tmp_path / "events.jsonl"
+    args = ["run", str(submission()), "--pile", "35", "--seconds", "0.2", "--events", str(events)]
+    assert dev.main(args) == 0
+    printed = capsys.readouterr().out
+    for words in ("cleared 0 of 12", "0.30 I", "0.35 h", "0 floor drops", "score", "policy"):
+        assert words in printed
+    assert events.read_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("self.home[:7]", "expected 8 finite numbers, got shape (7,)"),
+        ("self.home * np.nan", "expected finite numbers"),
+        ("'abc'", "expected 8 finite numbers, got str"),
+        ("1 / 0", "the call raised ZeroDivisionError at line 9"),
+    ],
+)
+def test_a_bad_answer_is_a_fault_with_words(submission, answer, words):
+    seen = []
+    policy = dev.LocalPolicy(submission(answer), seen.append)
+    policy.reset(cell_spec={"arm_home": spec.ARM_HOME_RAD}, seed=0)
+    with pytest.raises(TrialFault, match="bad_action"):
+        policy.call("act", *_state())
+    assert words in seen[0]
+
+
+def _state():
+    import numpy as np
+
+    from families.f07_bin.task import STATE
+
+    return [np.zeros(a.shape, a.dtype) for a in STATE]
+
+
+def test_refusals(submission, tmp_path):
+    with pytest.raises(InvalidSubmission, match=r'names "rgb"; allowed: overhead_rgb'):
+        dev.LocalPolicy(submission(channels='["rgb"]'))
+    with pytest.raises(InvalidSubmission, match="not a JSON list"):
+        dev.LocalPolicy(submission(channels='{"a": 1}'))
+    with pytest.raises(
+        InvalidSubmission, match="could not be loaded: ModuleNotFoundError at line 1"
+    ):
+        dev.LocalPolicy(submission(text="import no_such_module_at_all"))
+    with pytest.raises(InvalidSubmission, match="without act"):
+        dev.LocalPolicy(
+            submission(
+                text="class P:\n    def reset(self, c, s): pass\n\ndef make_policy():\n    return P()"
+            )
+        )
+    with pytest.raises(InvalidSubmission, match=r"policy/policy.py is missing; found: other"):
+        (tmp_path / "x" / "other").mkdir(parents=True)
+        dev.LocalPolicy(tmp_path / "x")
+
+
+def test_unknown_pile_names_the_known_ones(submission):
+    with pytest.raises(UserError, match="35, 16, 307, 211, 101"):
+        dev.main(["run", str(submission()), "--pile", "36"])
+    with pytest.raises(UserError, match="not both"):
+        dev.main(["run", str(submission()), "--pile", "35", "--public-seed", "1"])
+
+
+def test_json_and_channels(submission, capsys):
+    args = ["run", str(submission()), "--public-seed", "3", "--seconds", "0.1", "--json"]
+    assert dev.main(args) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert row["cleared"] == 0.0 and row["faults"] == 0.0 and row["ticks"] == 2.0
