@@ -79,7 +79,7 @@ class AdapterEnv(gymnasium.Env):
         phase = self.session.phases[0]
         self.adapter.open_trial(TrialPlan(phase=phase.name, kind=phase.kind, trial=0, key=key))
         self._closed = False
-        info = {"claims": {"closed": False}, "seed": drawn, "instance": self.adapter.instance.digest}
+        info = {"claims": {"closed": False}, "seed": drawn}
         return self._observe(), info
 
     def step(self, action: np.ndarray) -> tuple[dict, float, bool, bool, dict]:
