@@ -79,7 +79,8 @@ class AdapterEnv(gymnasium.Env):
         phase = self.session.phases[0]
         self.adapter.open_trial(TrialPlan(phase=phase.name, kind=phase.kind, trial=0, key=key))
         self._closed = False
-        return self._observe(), {"claims": {"closed": False}, "seed": drawn}
+        info = {"claims": {"closed": False}, "seed": drawn}
+        return self._observe(), info
 
     def step(self, action: np.ndarray) -> tuple[dict, float, bool, bool, dict]:
         """One control step."""

@@ -1,13 +1,15 @@
 """f03/pocket-cube: two arms turn the halves of the cube. Privileged cube state, metered actions.
 
-    python -m train_baselines.oracles.f03_pocket_cube [--turns +z-90 +x-90]
+    python -m train_baselines.oracles.f03_pocket_cube [--turns +z-90 +y-90]
 
-z turns: hand 0 holds the lower half from -x, hand 1 comes from above and rolls the upper half. x turns: each hand
-takes a half, both lift, hand 1 rolls, both set down. A y turn is a roll of the whole cube and a z turn. The cube
-is squared on its fork before every grip, and the plan is made anew after every turn.
+z turns: hand 0 holds the lower half from -x, hand 1 comes from above and rolls the upper half. A y turn is a roll of
+the whole cube about x by hand 0 and a z turn. The cube is squared on its fork before every grip, and the plan is
+made anew after every action. Turns about x, where each hand takes a half and one rolls, are not used: with these
+hands both halves turned together (measured).
 """
 
 import argparse
+import heapq
 import itertools
 import json
 
@@ -19,7 +21,7 @@ from families.f03_tabletop import spec as s
 from families.f03_tabletop.instances import CubeInstance
 from rle.service import embedded
 from rle.service.adapter import TrialPlan
-from rle.service.client import Client, SimError
+from rle.service.client import Client, SimError, TrialOverError
 from rle.sim.robosuite_robot import rotation_of, rotation_vector
 from train_baselines.oracles.f03_driver import (
     POSITION_SCALE_M,
@@ -33,15 +35,15 @@ CENTRE = np.array(s.CUBE_START_M)
 LAYER_M = 0.016
 """A half's middle from the cube's middle."""
 GRIP_X_M = 0.018
-"""Hand 0 and 1 take their half at -x and +x this far from the middle."""
+"""Hand 0 takes the -x half this far from the middle."""
 HOLD_X_M = -0.012
 """Hand 0 holds the lower half with its site here."""
 LIFT_Z_M = 1.10
-"""Height for x turns: above the posts by more than the corners' sweep."""
+"""Height for rolls: above the posts by more than the corners' sweep."""
 PARK_X_M = 0.136
 TURN_STEPS = 60
-PREFERRED = ("+z+90", "+x+90", "+x-90", "+z-90")
-"""Turns that the hands know, the surest first."""
+COSTS = {"+z+90": 1.0, "+z-90": 1.2, "roll+": 0.3, "roll-": 0.3}
+"""What the hands know and how much it costs: z turns, the surer one first, and rolls of the whole cube."""
 
 
 def spin(axis: int, angle_rad: float) -> np.ndarray:
@@ -118,7 +120,7 @@ class Hands:
 
 
 class CubeHands(Hands):
-    """Squaring, and turns of the cube's halves."""
+    """Squaring, turns of the upper half, rolls of the whole cube."""
 
     def core(self) -> np.ndarray:
         """True position of the cube's core."""
@@ -171,43 +173,22 @@ class CubeHands(Hands):
         self.close(0, OPEN, 8)
         self.park()
 
-    def turn_x(self, sign: int) -> None:
-        """The +x half by +-90 degrees about x, against the -x half."""
+    def roll(self, sign: int) -> None:
+        """The whole cube by +-90 degrees about x: hand 0 takes the -x half, lifts, rolls, sets down."""
         self.square()
-        self.move(20, h0=((-PARK_X_M + 0.03, 0.0, CENTRE[2]), self.rolled(0, -np.pi / 2)))
-        self.move(25, h0=((-PARK_X_M + 0.03, 0.0, CENTRE[2]), self.start[0]))
+        self.park()
+        x = -PARK_X_M + 0.03
+        self.move(25, h0=((x, 0.0, CENTRE[2]), self.start[0]))
         self.move(20, h0=((-GRIP_X_M, 0.0, CENTRE[2]), self.start[0]))
         self.close(0)
-        flat = self.rolled(1, -np.pi / 2)
-        self.move(25, h1=((PARK_X_M - 0.03, 0.0, CENTRE[2]), flat))
-        self.move(20, h1=((GRIP_X_M, 0.0, CENTRE[2]), flat))
-        self.close(1)
-        self.move(
-            25,
-            h0=((-GRIP_X_M, 0.0, LIFT_Z_M), self.start[0]),
-            h1=((GRIP_X_M, 0.0, LIFT_Z_M), flat),
-        )
-        after = [self.start[0], flat]
-        if sign > 0:
-            after[1] = self.start[1]
-        else:
-            after[0] = self.rolled(0, np.pi / 2)
-        self.move(
-            TURN_STEPS,
-            h0=((-GRIP_X_M, 0.0, LIFT_Z_M), after[0]),
-            h1=((GRIP_X_M, 0.0, LIFT_Z_M), after[1]),
-        )
-        self.wait(10)
-        self.move(
-            30,
-            h0=((-GRIP_X_M, 0.0, CENTRE[2]), after[0]),
-            h1=((GRIP_X_M, 0.0, CENTRE[2]), after[1]),
-        )
-        self.close(1, OPEN, 8)
-        self.move(15, h1=((PARK_X_M, 0.0, CENTRE[2]), after[1]))
-        self.move(25, h1=((PARK_X_M, 0.0, CENTRE[2]), self.start[1]))
+        self.move(25, h0=((-GRIP_X_M, 0.0, LIFT_Z_M), self.start[0]))
+        rolled = self.rolled(0, sign * np.pi / 2)
+        self.move(TURN_STEPS, h0=((-GRIP_X_M, 0.0, LIFT_Z_M), rolled))
+        self.wait(6)
+        self.move(30, h0=((-GRIP_X_M, 0.0, CENTRE[2]), rolled))
         self.close(0, OPEN, 8)
         self.park()
+        self.move(25, h0=((x, 0.0, CENTRE[2]), self.start[0]))
 
     def park(self) -> None:
         """Hand 0 withdraws."""
@@ -215,12 +196,32 @@ class CubeHands(Hands):
         self.move(15, h0=((x, 0.0, self.position[0][2]), self.rotation[0]))
 
 
-def plan(world: np.ndarray, most: int) -> tuple[str, ...] | None:
-    """A shortest sequence of `PREFERRED` world turns that solves a world-frame state."""
-    for length in range(most + 1):
-        for turns in itertools.product(PREFERRED, repeat=length):
-            if cube_solver.is_solved(cube_solver.apply(world, turns)):
-                return turns
+ROLLS = {"roll+": spin(0, np.pi / 2), "roll-": spin(0, -np.pi / 2)}
+
+
+def after(world: np.ndarray, action: str) -> np.ndarray:
+    """World-frame state after a turn or a roll of the whole cube."""
+    if action in ROLLS:
+        return cube.nearest(ROLLS[action] @ cube.rotations_of(world))[0]
+    return cube_solver.apply(world, [action])
+
+
+def plan(world: np.ndarray, most: float) -> tuple[str, ...] | None:
+    """The cheapest sequence of actions that solves a world-frame state; None above a cost of `most`."""
+    queue: list[tuple[float, int, tuple[str, ...], np.ndarray]] = [(0.0, 0, (), world)]
+    seen: set[bytes] = set()
+    number = itertools.count(1)
+    while queue:
+        cost, _, actions, state = heapq.heappop(queue)
+        if cube_solver.is_solved(state):
+            return actions
+        if state.tobytes() in seen:
+            continue
+        seen.add(state.tobytes())
+        for action, price in COSTS.items():
+            if cost + price <= most:
+                entry = (cost + price, next(number), (*actions, action), after(state, action))
+                heapq.heappush(queue, entry)
     return None
 
 
@@ -235,27 +236,23 @@ def world_state(sim: Client) -> np.ndarray:
 
 
 def solve(sim: Client, most_turns: int = 6) -> None:
-    """Turns until the simulator confirms the solve, or no plan of `most_turns` is left."""
+    """Turns until the simulator confirms the solve, or no plan is left."""
     hands = CubeHands(sim)
-    for _ in range(2 * most_turns):
-        if not sim.status.live:
-            return
-        turns = plan(world_state(sim), most_turns)
-        if not turns:
-            break
-        print(f"plan: {' '.join(turns)}")
-        try:
-            turn = hands.turn_z if turns[0][1] == "z" else hands.turn_x
-            turn(1 if turns[0].endswith("+90") else -1)
-        except SimError as failure:
-            print(f"lost: {failure}")
-            return
-        except Exception:
-            if not sim.status.live:  # solved in the middle of a motion
-                return
-            raise
-        hands.report(turns[0])
-    hands.wait(10)
+    try:
+        for _ in range(2 * most_turns):
+            actions = plan(world_state(sim), float(most_turns))
+            if not actions:
+                break
+            print(f"plan: {' '.join(actions)}", flush=True)
+            first = actions[0]
+            act = hands.roll if first in ROLLS else hands.turn_z
+            act(-1 if first in ("roll-", "+z-90") else 1)
+            hands.report(first)
+        hands.wait(10)
+    except TrialOverError:
+        print("solved in the middle of a motion")
+    except SimError as failure:
+        print(f"lost: {failure}")
 
 
 class GivenCube(cube.PocketCube):
@@ -271,7 +268,7 @@ class GivenCube(cube.PocketCube):
         return self.given.digest
 
 
-PRACTICE_TURNS = ("+z-90", "+x-90", "+z-90")
+PRACTICE_TURNS = ("+z-90", "+y-90", "+z-90")
 """Scramble of the practice instance; its optimum is 3."""
 
 
