@@ -119,11 +119,10 @@ class Bootstrap:
         self._seed = seed
         self._draws: dict[tuple[object, ...], Draw] = {}
         for row, task in enumerate(task_set.tasks):
-            resampler = family_resampler(task.split("/")[0])
             for s, runs in enumerate(systems):
                 cells = [runs.get(run, {}).get(task) for run in range(1, n_runs + 1)]
                 if any(cell is not None for cell in cells):
-                    self._fill(s, row, task, cells, resampler)
+                    self._fill(s, row, task, cells, family_resampler(task.split("/")[0]))
 
     def _fill(
         self, s: int, row: int, task: str, cells: Sequence[Cell | None], resampler: Resampler | None

@@ -100,7 +100,12 @@ def _draw_bar(axes: Axes, i: int, bar: _Bar, color: str, narrow: bool, length: f
 
 
 def trial(
-    row: Row, curves: Sequence[Curve], span_s: float, tops: dict[str, float], color: str, alt: str
+    row: Row,
+    curves: Sequence[Curve],
+    span_s: float,
+    ends: dict[str, tuple[float, float]],
+    color: str,
+    alt: str,
 ) -> str:
     """Small multiple of one trial: its curves over time, thresholds, event marks, and where it ended.
 
@@ -108,7 +113,7 @@ def trial(
         row: Has every series of `curves`, and `t_s`.
         curves: First one largest.
         span_s: Time axis, the same for all trials.
-        tops: Upper end of each curve's axis, the same for all trials.
+        ends: Ends of each curve's axis, the same for all trials.
         color: Placeholder of the workflow's hue.
         alt: The finding in words.
     """
@@ -124,7 +129,7 @@ def trial(
                 (40 / TRIAL_PX, y / total, (TRIAL_PX - 52) / TRIAL_PX, height / total)
             )
             _curve(
-                axes, row, curve, span_s, tops[curve.series], color, is_last=i == len(curves) - 1
+                axes, row, curve, span_s, ends[curve.series], color, is_last=i == len(curves) - 1
             )
             y -= gap
 
@@ -132,15 +137,23 @@ def trial(
 
 
 def _curve(
-    axes: Axes, row: Row, curve: Curve, span_s: float, top: float, color: str, *, is_last: bool
+    axes: Axes,
+    row: Row,
+    curve: Curve,
+    span_s: float,
+    ends: tuple[float, float],
+    color: str,
+    *,
+    is_last: bool,
 ) -> None:
     bare(axes, keep=("bottom", "left"))
+    low, top = ends
     time_s = row.series[TIME]
     values = [curve.scale * v for v in row.series[curve.series]]
     axes.set_xlim(0, span_s)
-    axes.set_ylim(0, top)
-    axes.set_yticks([0, top])
-    axes.set_yticklabels(["0", f"{top:g}"], fontsize=11)
+    axes.set_ylim(low, top)
+    axes.set_yticks([low, top])
+    axes.set_yticklabels([f"{low:g}".replace("-", "−"), f"{top:g}"], fontsize=11)
     axes.set_xticks([0, span_s / 2, span_s])
     axes.set_xticklabels(
         ["0", f"{span_s / 2:g}", f"{span_s:g} s"] if is_last else ["", "", ""], fontsize=11
@@ -155,18 +168,28 @@ def _curve(
     if row.ended != "done" and time_s:
         axes.axvspan(time_s[-1], span_s, color=COLOR["surface"], lw=0, zorder=0)
         axes.plot(
-            time_s[-1], min(values[-1], top), "x", color=COLOR["bad"], ms=7, mew=2, clip_on=False
+            time_s[-1],
+            min(max(values[-1], low), top),
+            "x",
+            color=COLOR["bad"],
+            ms=7,
+            mew=2,
+            clip_on=False,
         )
 
 
-def axis_tops(rows: Sequence[Row], curves: Sequence[Curve]) -> dict[str, float]:
-    """A round upper end per curve that holds every trial's values and every threshold."""
-    tops = {}
+def axis_ends(rows: Sequence[Row], curves: Sequence[Curve]) -> dict[str, tuple[float, float]]:
+    """Round ends per curve that hold 0, every trial's values and every threshold."""
+    ends = {}
     for curve in curves:
         values = [curve.scale * v for row in rows for v in row.series.get(curve.series, [])]
         limits = [1.2 * limit for limit, _ in curve.limits]
-        tops[curve.series] = round_up(max([*values, *limits, 1e-9]))
-    return tops
+        low = min([*values, *limits, 0.0])
+        ends[curve.series] = (
+            -round_up(-low) if low < 0.0 else 0.0,
+            round_up(max([*values, *limits, 1e-9])),
+        )
+    return ends
 
 
 def round_up(value: float) -> float:

@@ -155,8 +155,8 @@ def _trials(
     """One entry per trial, worst first, each with its small multiple, media and row."""
     rows = sorted(report.rows, key=lambda row: (row.score, row.id))
     drawn = [curves_of(row, hooks) for row in rows]
-    shown = max(drawn, key=len, default=[])
-    tops = charts_report.axis_tops(rows, shown)
+    shown = list(dict.fromkeys(curve for curves in drawn for curve in curves))
+    ends = charts_report.axis_ends(rows, shown)
     ends_s = [row.series["t_s"][-1] for row in rows if row.series.get("t_s")]
     span_s = charts_report.round_up(max(ends_s)) if ends_s else 1.0
     found = []
@@ -165,7 +165,7 @@ def _trials(
         alt = f"Trial {row.id}, score {text.x100(row.score)}: {sentence}."
         drawing = None
         if curves and place < _MAX_DRAWN:
-            drawing = charts_report.trial(row, curves, span_s, tops, color, alt)
+            drawing = charts_report.trial(row, curves, span_s, ends, color, alt)
         video, poster = media.film(row, report.rows.index(row), folder, page_folder)
         found.append(
             {

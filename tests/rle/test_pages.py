@@ -331,6 +331,12 @@ def test_axis_ends_are_round_and_hold_the_data():
     ]  # fmt: skip
 
 
+def test_axis_holds_a_margin_below_zero():
+    curve = hooks.Curve(series="m", label="margin", unit="", limits=((0.0, "tips over"),))
+    row = Row(id="t", score=0, ended="tilt", series={"t_s": [0.0, 1.0], "m": [0.7, -0.12]})
+    assert charts_report.axis_ends([row], [curve]) == {"m": (-0.15, 0.8)}
+
+
 # ------------------------------------------------------------------------------------------- hooks
 
 
