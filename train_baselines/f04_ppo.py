@@ -222,7 +222,7 @@ class Trainer:
             "episode_len": float(np.mean(self.lengths)), "mpjpe_m": float(torch.stack(errors).mean()),
             "kl": float(kl), "lr": alg.learning_rate, "std": float(alg.actor.output_std.mean()),
             "value_loss": losses["value"], "surrogate": losses["surrogate"],
-            "nan_resets": env.nan_resets - nans, "overflow": 0,
+            "nan_resets": env.nan_resets - nans, "overflow": env.overflow_worlds,
         }  # fmt: skip
 
     def _distribution(self, observation: Any) -> tuple[torch.Tensor, ...]:

@@ -152,6 +152,8 @@ class TrackingEnv:
         self.episode_length_buf = torch.zeros(n, dtype=torch.long, device=device)
         self.next_push = torch.zeros(n, dtype=torch.long, device=device)
         self.steps, self.nan_resets, self._window_nans = 0, 0, 0
+        self.overflow_worlds = 0
+        """Worlds of the last overflow that the backend reported; above 0 the run has been stopped."""
         self.extras: dict[str, Any] = {}
 
     # --------------------------------------------------------------------------------- stepping
@@ -258,6 +260,7 @@ class TrackingEnv:
     def _broken(self) -> torch.Tensor:
         """Diverged worlds; raises when they are many, or when a buffer was too small."""
         if self.steps % OVERFLOW_CHECK_STEPS == 0 and (over := self.sim.overflow()) is not None:
+            self.overflow_worlds = over.worlds
             raise SimulationError(
                 f"{over.worlds} of {self.num_envs} worlds exceeded {over.buffer}={over.size} at step "
                 f"{self.steps}; rerun with {over.buffer} >= {int(1.5 * over.needed)}",
