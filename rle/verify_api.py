@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from rle.report import FamilyResult, Row
-from rle.seeds import Namespace
+from rle.seeds import Namespace, TrialStreams
 from rle.spec import Kind, Profile, TaskSpec
 
 
@@ -78,6 +78,7 @@ class Worker(Protocol):
 
     wall_s: float
     cpu_s: float
+    pid: int
 
     def load(self, **fields: Any) -> None: ...
     def reset(self, **fields: Any) -> None: ...
@@ -120,11 +121,17 @@ class VerifyContext(Protocol):
     submission: Submission
     practice: bool
     options: Mapping[str, str]
+    jobs: int
+    """Processes that the run may keep busy."""
 
     def rng(
         self, stream: str, *ids: int | str, namespace: Namespace = "hidden"
     ) -> np.random.Generator:
         """Stream `stream` of trial `ids[0]` (further ids: sub-streams) of this task's `draw_key`."""
+        ...
+
+    def streams(self, trial: int | str, namespace: Namespace = "hidden") -> TrialStreams:
+        """All streams of a trial as one value, for trusted processes that prepare it."""
         ...
 
     def check(self, kind: Kind, contract: msgspec.Struct) -> Checked:
@@ -142,11 +149,16 @@ class VerifyContext(Protocol):
         ...
 
     def map_trials(
-        self, fn: Callable[["VerifyContext", Trial], Row], trials: Sequence[Trial]
+        self,
+        fn: Callable[["VerifyContext", Trial], Row],
+        trials: Sequence[Trial],
+        *,
+        in_turn: bool = False,
     ) -> list[Row]:
         """Runs `fn` on every trial, in parallel processes, and returns rows in trial order.
 
-        `fn` is a module-level function (it is sent to other processes).
+        `fn` is a module-level function (it is sent to other processes). `in_turn` runs the trials in
+        this process, one after the other, for scores that hold time; then any function will do.
         """
         ...
 
