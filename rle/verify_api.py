@@ -28,6 +28,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     reset_cap_s: float | None = None
     """Longest charged time of one reset; None: as `call_cap_s`."""
     load_cap_s: float | None = None
+    warm_up_cap_s: float | None = None
+    """Longest wall time of a call that is not charged; None: as `call_cap_s`."""
     memory_bytes: int | None = None
 
 
@@ -93,6 +95,10 @@ class Worker(Protocol):
 
     def call(self, name: str, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         """Calls a declared function of a contract that declares several."""
+        ...
+
+    def warm_up(self, name: str, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+        """As `call`, but its time is not charged: lazy imports and first-use compilation."""
         ...
 
 

@@ -13,8 +13,9 @@ import gymnasium
 import mujoco
 import numpy as np
 
-from families.f06_pose import metrics, pushes, scene, spec
-from families.f06_pose.frames import Shot, Studio
+from families.f06_pose import metrics, scene, spec
+from families.f06_pose.world import pushes
+from families.f06_pose.world.frames import Shot, Studio
 from rle import seeds
 from rle.envs.single import Step, TrialEnv
 from rle.errors import SimulationError

@@ -7,7 +7,8 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from families.f06_pose import pushes, scene, spec
+from families.f06_pose import scene, spec
+from families.f06_pose.world import pushes
 from rle.sim.depth import DepthNoise, noisy_depth_m
 from rle.sim.render import Frames
 
