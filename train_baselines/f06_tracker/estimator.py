@@ -8,10 +8,12 @@ The first frame is searched over shapes and yaws, later ones from the last pose 
 
 import numpy as np
 from block import BOXES, Camera, Silhouettes
-from evidence import Bare, free_by_depth, red_mask, small, table_mask
+from evidence import Bare, free_by_depth, red_share, small, spread, table_mask
 
-N_YAWS = 24
+N_YAWS = 16
 """Yaws of the first search."""
+N_REFINED = 2
+"""Of them, those that are refined."""
 STEPS = ((0.016, 0.12), (0.008, 0.06), (0.004, 0.03), (0.002, 0.015), (0.001, 0.007), (0.0004, 0.003))
 """Steps of the pattern search, m and rad; each is left when nothing improves."""
 MARGIN_PX = 12
@@ -36,8 +38,8 @@ class Evidence:
         self.origin = (min(u0, width - 2), min(v0, height - 2))
         rows = slice(self.origin[1], int(min(height, centre[1] + reach)) + 1)
         cols = slice(self.origin[0], int(min(width, centre[0] + reach)) + 1)
-        self.weight = red[rows, cols].astype(np.float32) - free[rows, cols]
-        self.n_red = int(red.sum())
+        self.weight = red[rows, cols] - free[rows, cols]
+        self.n_red = float(red.sum())
         self.mask = np.zeros(self.weight.shape, np.uint8)
 
 
@@ -62,13 +64,14 @@ class Estimator:
         if self._silhouettes is None:
             self._silhouettes = Silhouettes(Camera(np.asarray(K), np.asarray(T_cam_table)))
         picture = small(rgb)
-        red = red_mask(picture)
-        free = self._free(picture, red, depth)
-        visible = int(red.sum())
+        share = red_share(rgb)
+        red = share > 0.5
+        free = (1.0 - share) * spread(self._free(picture, red, depth), share)
+        visible = float(share.sum())
         if self._pose is None:
-            self._search(red, free, visible)
+            self._search(share, free, visible)
         elif visible >= VISIBLE_MIN * self._area():
-            self._track(red, free, visible)
+            self._track(share, free, visible)
         else:
             self._velocity[:] = 0.0
         if self._pose is None:
@@ -134,9 +137,9 @@ class Estimator:
         """Searches shapes and yaws around the red pixels."""
         if visible < 40:
             return
-        v, u = np.nonzero(red)
+        v, u = np.nonzero(red > 0.5)
         centre = np.array([u.mean(), v.mean()])
-        seen = Evidence(red, free, centre, 130)
+        seen = Evidence(red, free, centre, 90)
         costs, poses = np.full(len(BOXES), np.inf), [None] * len(BOXES)
         for shape_id in shapes:
             starts = []
@@ -147,14 +150,14 @@ class Estimator:
                 pose[:2] += pose[:2] - at
                 starts.append((self._cost(seen, shape_id, pose), pose))
             starts.sort(key=lambda item: item[0])
-            for _, pose in starts[:4]:
-                found, cost = self._fit(seen, shape_id, pose, steps=STEPS[1:4])
+            for _, pose in starts[:N_REFINED]:
+                found, cost = self._fit(seen, shape_id, pose, steps=STEPS[1:3])
                 if cost < costs[shape_id]:
                     costs[shape_id], poses[shape_id] = cost, found
         self._vote(costs, visible)
         chosen = self._best_shape()
         if poses[chosen] is not None:
-            self._pose, _ = self._fit(seen, chosen, poses[chosen], steps=STEPS[3:])
+            self._pose, _ = self._fit(seen, chosen, poses[chosen], steps=STEPS[2:])
             self._velocity[:] = 0.0
 
     def _vote(self, costs, visible):

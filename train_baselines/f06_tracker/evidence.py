@@ -25,11 +25,19 @@ def small(picture: np.ndarray) -> np.ndarray:
     return cv2.resize(picture, (width // SCALE, height // SCALE), interpolation=cv2.INTER_AREA)
 
 
-def red_mask(rgb: np.ndarray) -> np.ndarray:
-    """Where the block shows. Shape (h, w), bool."""
-    r, g, b = (rgb[..., i].astype(np.float32) for i in range(3))
-    mask = (r > RED_RATIO * np.maximum(g, b)) & (r > RED_MIN)
-    return cv2.morphologyEx(mask.astype(np.uint8), cv2.MORPH_OPEN, np.ones((2, 2), np.uint8)) > 0
+def red_share(rgb: np.ndarray) -> np.ndarray:
+    """Share of each small pixel that is red. Shape (h, w), float32, 0 to 1."""
+    r, g, b = cv2.split(np.ascontiguousarray(rgb))
+    other = cv2.convertScaleAbs(cv2.max(g, b), alpha=RED_RATIO)
+    mask = cv2.min(cv2.compare(r, other, cv2.CMP_GT), cv2.compare(r, RED_MIN, cv2.CMP_GT))
+    mask = cv2.morphologyEx(mask, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8))
+    return small(mask).astype(np.float32) / np.float32(255.0)
+
+
+def spread(free: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """The table's pixels, and those on the block's edge that touch one."""
+    touching = cv2.dilate(free.astype(np.uint8), np.ones((3, 3), np.uint8)) > 0
+    return free | (touching & (share > 0.0) & (share < 1.0))
 
 
 def free_by_depth(camera: Camera, depth_m: np.ndarray, red: np.ndarray) -> np.ndarray:
