@@ -63,3 +63,5 @@ CHANNELS: dict[str, tuple[str, ...]] = {
 LEARNED = "learned-rgbd"
 """The task whose artifact is a TorchScript module."""
 AGNOSTIC = "method-agnostic"
+BOOTSTRAP_SEED = 20_260
+"""Seed of those resamples, so that a reply depends on its errors alone. Source: ours."""
