@@ -20,26 +20,15 @@ from typing import Any, Literal, Self
 import msgspec
 import numpy as np
 
-try:
-    from rle_client.protocol import (
-        Array,
-        ProtocolError,
-        Wire,
-        encode,
-        from_array,
-        recv_frame,
-        send_frame,
-    )
-except ModuleNotFoundError:  # in the project itself
-    from rle.service.protocol import (
-        Array,
-        ProtocolError,
-        Wire,
-        encode,
-        from_array,
-        recv_frame,
-        send_frame,
-    )
+from rle.service.protocol import (
+    Array,
+    ProtocolError,
+    Wire,
+    encode,
+    from_array,
+    recv_frame,
+    send_frame,
+)
 
 SOCKET_VARIABLE, DEFAULT_SOCKET = "RLE_F06_SOCKET", "/run/rle/f06.sock"
 MAX_REPLY_BYTES = 32 * 1024 * 1024
@@ -302,7 +291,7 @@ class Renderer:
                 continue
             if isinstance(reply, Failed):
                 raise RendererError(reply.kind, reply.message)
-            if isinstance(reply, kind) and reply.request_id == request.request_id:
+            if isinstance(reply, kind) and not isinstance(reply, Hello):
                 self._waiting.pop(request.request_id)
                 return reply
 

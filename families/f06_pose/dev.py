@@ -5,7 +5,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 from families.f06_pose import client, spec
@@ -127,7 +127,7 @@ def _command(args: list[str], task: str) -> int:
 
 
 @contextlib.contextmanager
-def _connection(options, task: str) -> Iterator[client.Renderer]:
+def _connection(options, task: str) -> Generator[client.Renderer]:
     path = options.socket or os.environ.get(client.SOCKET_VARIABLE)
     if path:
         with client.connect(path) as renderer:
@@ -145,7 +145,7 @@ def _connection(options, task: str) -> Iterator[client.Renderer]:
 
 
 @contextlib.contextmanager
-def _bar() -> Iterator[agent.Progress]:
+def _bar() -> Generator[agent.Progress]:
     """A progress bar: frames, frames per second, time left."""
     from rich.progress import (
         BarColumn,

@@ -41,7 +41,11 @@ class Estimator(Protocol):
 
     kind: Kind
     profile: Profile
-    contract: PythonContract | TorchScriptContract
+
+    @property
+    def contract(self) -> PythonContract | TorchScriptContract:
+        """What the artifact must hold."""
+        ...
 
     def start(self, worker: Worker) -> None:
         """Begins a new episode (timed)."""

@@ -6,6 +6,8 @@ Pixels that are neither (the arm, and without depth anything that looks unlike t
 The first frame is searched over shapes and yaws, later ones from the last pose by a pattern search.
 """
 
+from typing import Any
+
 import numpy as np
 from block import BOXES, Camera, Silhouettes
 from evidence import Bare, free_by_depth, red_share, small, spread, table_mask
@@ -14,7 +16,14 @@ N_YAWS = 16
 """Yaws of the first search."""
 N_REFINED = 2
 """Of them, those that are refined."""
-STEPS = ((0.016, 0.12), (0.008, 0.06), (0.004, 0.03), (0.002, 0.015), (0.001, 0.007), (0.0004, 0.003))
+STEPS = (
+    (0.016, 0.12),
+    (0.008, 0.06),
+    (0.004, 0.03),
+    (0.002, 0.015),
+    (0.001, 0.007),
+    (0.0004, 0.003),
+)
 """Steps of the pattern search, m and rad; each is left when nothing improves."""
 MARGIN_PX = 12
 PRIOR_PX, PRIOR_M, PRIOR_RAD = 6.0, 0.010, 0.06
@@ -47,14 +56,15 @@ class Estimator:
     """Pose and shape of the block, frame by frame."""
 
     def __init__(self) -> None:
-        self._silhouettes: Silhouettes | None = None
+        self._silhouettes: Any = None
+        """Made from the camera of the first frame."""
         self.reset()
 
     def reset(self) -> None:
         """Starts a new episode."""
-        self._pose: np.ndarray | None = None
+        self._pose: Any = None
         self._velocity = np.zeros(3)
-        self._shape_id: int | None = None
+        self._shape_id: Any = None
         self._votes = np.zeros(len(BOXES))
         self._n_votes = 0
         self._bare: Bare | None = None
@@ -113,9 +123,7 @@ class Estimator:
             extra = 0.0
             if prior is not None:
                 d = p - prior
-                extra = PRIOR_PX * (
-                    (d[0] ** 2 + d[1] ** 2) / PRIOR_M**2 + d[2] ** 2 / PRIOR_RAD**2
-                )
+                extra = PRIOR_PX * ((d[0] ** 2 + d[1] ** 2) / PRIOR_M**2 + d[2] ** 2 / PRIOR_RAD**2)
             return self._cost(seen, shape_id, p) + min(extra, 20 * PRIOR_PX)
 
         best, value = pose.copy(), total(pose)
@@ -133,15 +141,16 @@ class Estimator:
                             break
         return best, self._cost(seen, shape_id, best)
 
-    def _search(self, red, free, visible, shapes=range(len(BOXES))):
+    def _search(self, red, free, visible):
         """Searches shapes and yaws around the red pixels."""
         if visible < 40:
             return
         v, u = np.nonzero(red > 0.5)
         centre = np.array([u.mean(), v.mean()])
         seen = Evidence(red, free, centre, 90)
-        costs, poses = np.full(len(BOXES), np.inf), [None] * len(BOXES)
-        for shape_id in shapes:
+        costs = np.full(len(BOXES), np.inf)
+        poses: list[Any] = [None] * len(BOXES)
+        for shape_id in range(len(BOXES)):
             starts = []
             for yaw in np.arange(N_YAWS) * (2 * np.pi / N_YAWS):
                 pose = np.array([*self._silhouettes.camera.on_plane(centre, 0.02), yaw])

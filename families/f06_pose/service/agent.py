@@ -7,12 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-try:
-    from rle_client.f06 import Renderer, RendererError, connect
-    from rle_client.f06.dataset import Plan, generate
-except ModuleNotFoundError:  # in the project itself
-    from families.f06_pose.client import Renderer, RendererError, connect
-    from families.f06_pose.dataset import Plan, generate
+from families.f06_pose.client import Renderer, RendererError, connect
+from families.f06_pose.dataset import Plan, generate
 
 PLAIN_EVERY_S = 10.0
 Progress = Callable[[int, int], None]

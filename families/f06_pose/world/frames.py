@@ -90,8 +90,8 @@ class Studio:
         obs: dict[str, Any] = {}
         if channels:
             look, sensor = scene.Look.draw(streams("light")), streams("sensor", frame)
-            obs = self.pictures(built, qpos, look, sensor, channels)
-        obs |= {"K": self._K, "T_cam_table": self._pose, "t": frame / spec.FRAME_HZ}
+            obs.update(self.pictures(built, qpos, look, sensor, channels))
+        obs.update({"K": self._K, "T_cam_table": self._pose, "t": frame / spec.FRAME_HZ})
         return Shot(obs, pushes.block_pose(built, qpos), built.shape_id, is_occluded, frame)
 
     def _renderer(self, built: scene.Scene) -> Frames:

@@ -162,7 +162,7 @@ class Driver:
         return self._ik.solve(self._at, self._axis)
 
     def _waypoints(self, stroke: Stroke) -> list[tuple[np.ndarray, np.ndarray]]:
-        lifted = np.array([*self._at[:2], spec.LIFT_Z_M])
+        lifted = np.array([*self._at[:2], max(spec.LIFT_Z_M, self._at[2])])
         above = np.array([*stroke.start_m, spec.LIFT_Z_M])
         down = np.array([*stroke.start_m, spec.PUSH_Z_M])
         end = np.array([*stroke.end_m, spec.PUSH_Z_M])
