@@ -102,6 +102,8 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Module that plays the reference in a metered session and leaves its hand-over in `--folder`; the
     demo plays it. None where there is none, or where it takes minutes."""
     options: tuple[VerifyOption, ...] = ()
+    demo: tuple[str, ...] | None = ()
+    """Options of the demo's run of the reference (a shorter set of trials); None: only with `--long`."""
     gym_id: str | None = None
 
     @property

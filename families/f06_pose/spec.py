@@ -134,6 +134,7 @@ def _task(
                 "metered evaluation's, not scored",
             ),
         ),
+        demo=("--trials", "quick") if slug == "rgb" else None,
         gym_id=f"rle/f06-{slug}-v1",
     )
 

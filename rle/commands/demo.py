@@ -28,7 +28,7 @@ class Demo:
     media: bool = True
     """Also draw the videos."""
     long: bool = False
-    """Also verify the references whose battery takes ten minutes and more (f08)."""
+    """Also verify the references that take ten minutes and more (f08), and f06 on all its trials."""
 
     def run(self) -> int:
         tasks = [t for t in map(registry.get, registry.landed_tasks()) if self._wanted(t)]
@@ -39,7 +39,7 @@ class Demo:
         started = time.monotonic()
         failed = []
         for task in tasks:
-            out = self.out / task.id.replace("/", "-")
+            out = self._out(task)
             print(f"{task.id}: {task.title}", flush=True)
             code = Verify(
                 task=task.id,
@@ -47,31 +47,43 @@ class Demo:
                 out=out,
                 media=self.media,
                 html=True,
+                extra=() if self.long else task.demo or (),
             ).run()
             if code != 0:
                 failed.append(task.id)
-        from rle.index import IndexOptions, run_index
-        from rle.pages import write_index_page
-
-        results = [self.out / t.id.replace("/", "-") for t in tasks if t.id not in failed]
-        options = IndexOptions(
-            results=tuple(results), system="reference submissions", allow_validation=True
-        )
-        index = run_index(options)
-        page = self.out / "index.html"
-        write_index_page(index, page)
-        print(
-            f"\n{len(results)} of {len(tasks)} tasks verified in {time.monotonic() - started:.0f} s"
-        )
-        print(f"Page: {page.resolve()}")
+        done = [t for t in tasks if t.id not in failed]
+        print(f"\n{len(done)} of {len(tasks)} tasks verified in {time.monotonic() - started:.0f} s")
+        short = [t for t in done if t.demo and not self.long]
+        for task in short:
+            page = self._out(task) / "index.html"
+            print(f"Page of {task.id}, a short run that no index takes: {page.resolve()}")
+        if whole := [t for t in done if t not in short]:
+            print(f"Page: {self._write_index(whole).resolve()}")
         if failed:
             print(f"rle: failed: {', '.join(failed)}", file=sys.stderr)
         return 3 if failed else 0
 
+    def _out(self, task: TaskSpec) -> Path:
+        return self.out / task.id.replace("/", "-")
+
+    def _write_index(self, tasks: list[TaskSpec]) -> Path:
+        from rle.index import IndexOptions, run_index
+        from rle.pages import write_index_page
+
+        options = IndexOptions(
+            results=tuple(self._out(task) for task in tasks),
+            system="reference submissions",
+            allow_validation=True,
+        )
+        page = self.out / "index.html"
+        write_index_page(run_index(options), page)
+        return page
+
     def _wanted(self, task: TaskSpec) -> bool:
         has_reference = task.oracle is not None or task.oracle_script is not None
         if self.only is None:
-            return has_reference and (self.long or task.family not in LONG)
+            is_short = task.family not in LONG and task.demo is not None
+            return has_reference and (self.long or is_short)
         return has_reference and self.only in (task.family, task.id)
 
     def _submission(self, task: TaskSpec, out: Path) -> Path:
