@@ -263,7 +263,7 @@ def _series(trace: battery.Trace, test: str) -> dict[str, list[float]]:
         "min_wheel_load_n": load[picks].min(axis=1) if len(picks) else picks,
     }
     if test == "static":
-        curves["ssm_m"] = np.array([max(trace.static_margin_m(int(k)), -1.0) for k in picks])
+        curves["ssm_m"] = np.maximum(trace.static_margin_m(picks), -1.0)
     elif test in spec.SCENARIOS and trace.n_steps:
         curves["fasm"] = trace.force_angle[picks]
     return {name: np.round(values, 4).tolist() for name, values in curves.items()}
