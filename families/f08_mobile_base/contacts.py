@@ -129,9 +129,7 @@ def windows(support_m: np.ndarray, steps: np.ndarray) -> np.ndarray:
 def joined(earlier_m: np.ndarray, later_m: np.ndarray) -> np.ndarray:
     """Two stretches of padded contacts as one, at most `WINDOW_STEPS` of the earlier one."""
     earlier_m = earlier_m[-WINDOW_STEPS:]
-    k = max(earlier_m.shape[1], later_m.shape[1])
-    pad = [
-        np.pad(part, ((0, 0), (0, k - part.shape[1]), (0, 0)), constant_values=np.nan)
-        for part in (earlier_m, later_m)
-    ]
-    return np.concatenate(pad)
+    n = len(earlier_m)
+    both = np.full((n + len(later_m), max(earlier_m.shape[1], later_m.shape[1]), 3), np.nan)
+    both[:n, : earlier_m.shape[1]], both[n:, : later_m.shape[1]] = earlier_m, later_m
+    return both

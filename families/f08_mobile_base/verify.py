@@ -379,7 +379,7 @@ def media(ctx: VerifyContext, folder: Path) -> None:
     pictures.write_pictures(design, folder)
     pictures.plot_margins(design, rows, folder / "picture_margins.png")
     params = {"robot_xml": checked.canonical.decode(), "controller": controller}
-    wanted = set(pictures.filmed(rows))
+    wanted = set(pictures.filmed(rows, ctx.options["films"]))
     for trial in trials(params):
         if trial.id in wanted:
             film(ctx, trial, folder / f"{trial.id}.mp4")

@@ -31,7 +31,7 @@ from families.f09_gello.spec import (
 from rle.errors import UserError
 from rle.sim import guard
 
-_clip = np.core.umath.clip
+_clip: np.ufunc = np.core.umath.clip  # ty: ignore[possibly-missing-submodule]
 """The ufunc inside `np.clip`, whose wrapper costs as much as a physics step of a lead arm."""
 
 # ------------------------------------------------------------------------------ reading, composing

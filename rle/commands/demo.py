@@ -13,8 +13,8 @@ from rle.errors import UserError
 from rle.paths import assets_dir
 from rle.spec import TaskSpec
 
-LONG = frozenset({"f08"})
-"""Families whose reference runs for ten minutes and more on two cores; `--long` or `--only` runs them."""
+ARGUMENTS = {"f08": ("--films", "few")}
+"""Options of `rle verify` for families whose full set of videos takes minutes."""
 
 
 @dataclasses.dataclass
@@ -27,8 +27,6 @@ class Demo:
     """One family (`f04`) or one task (`f04/dance`)."""
     media: bool = True
     """Also draw the videos."""
-    long: bool = False
-    """Also verify the references whose battery takes ten minutes and more (f08)."""
 
     def run(self) -> int:
         tasks = [t for t in map(registry.get, registry.landed_tasks()) if self._wanted(t)]
@@ -47,6 +45,7 @@ class Demo:
                 out=out,
                 media=self.media,
                 html=True,
+                extra=ARGUMENTS.get(task.family, ()),
             ).run()
             if code != 0:
                 failed.append(task.id)
@@ -71,7 +70,7 @@ class Demo:
     def _wanted(self, task: TaskSpec) -> bool:
         has_reference = task.oracle is not None or task.oracle_script is not None
         if self.only is None:
-            return has_reference and (self.long or task.family not in LONG)
+            return has_reference
         return has_reference and self.only in (task.family, task.id)
 
     def _submission(self, task: TaskSpec, out: Path) -> Path:

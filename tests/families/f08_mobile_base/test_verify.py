@@ -227,6 +227,9 @@ def test_every_row_has_a_sentence_and_films_are_few():
     assert all(figures.sentence(row) for row in result.rows)
     chosen = pictures.filmed(result.rows)
     assert len(chosen) == len(set(chosen)) == 3 * spec.MAX_FILMS_PER_ARM
+    first_targets = {r.id for r in result.rows if r.group.endswith("/shelf-1kg")}
+    few = pictures.filmed(result.rows, "few")
+    assert len(few) == 3 and set(few) < first_targets & set(chosen)
 
 
 def test_every_kind_of_row_can_be_written():
