@@ -25,6 +25,17 @@ class RleError(Exception):
     def message(self) -> str:
         return str(self.args[0])
 
+    def __reduce__(self):
+        """Crosses a process boundary as it is: constructors take other arguments than the message."""
+        return _restore, (type(self), self.args, dict(self.__dict__))
+
+
+def _restore(cls: type[RleError], args: tuple, state: dict) -> RleError:
+    error = cls.__new__(cls, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
 
 class UserError(RleError):
     """The caller gave something that cannot be used; the message names the fix. Exit code 2."""
