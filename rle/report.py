@@ -130,6 +130,8 @@ class LedgerRecord(msgspec.Struct, frozen=True, kw_only=True):
     trust: Literal["sidecar", "deployment", "practice"]
     session_id: str
     records: int
+    recoveries: int = 0
+    """Times that the broker died in the session and went on; above 0 the report is flagged."""
     replay: Literal["match", "diverged", "skipped"] = "skipped"
 
 
