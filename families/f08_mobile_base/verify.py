@@ -279,10 +279,7 @@ def _events(trace: battery.Trace) -> list[tuple[float, str]]:
 
 
 def shelf_row(trial: Trial, result: shelf.ShelfTrial) -> Row:
-    """A shelf trial; its last event carries the digest of all actions."""
-    events = [(result.elapsed_s, f"actions sha256 {result.action_sha256}")]
-    if result.detail:
-        events.insert(0, (result.elapsed_s, result.detail))
+    """A shelf trial as the report keeps it."""
     return Row(
         id=trial.id,
         group=trial.group,
@@ -300,7 +297,8 @@ def shelf_row(trial: Trial, result: shelf.ShelfTrial) -> Row:
             "elapsed_s": result.elapsed_s,
         },
         series=result.series,
-        events=events,
+        events=[(result.elapsed_s, result.detail)] if result.detail else [],
+        actions_sha256=result.action_sha256,
     )
 
 
