@@ -414,6 +414,16 @@ def test_what_a_family_says_about_its_pages_fits_its_own_report(path):
 
 def test_legend_names_kinds_of_events_once():
     first = falling_row(events=[(1.0, "two wheels lifted for 0.36 s"), (2.0, "push")])
-    other = falling_row(events=[(1.5, "two wheels lifted for 0.08 s"), (3.0, "fall: torso low")])
+    other = falling_row(
+        events=[
+            (1.5, "two wheels lifted for 0.08 s"),
+            (2.0, "part 7 cleared"),
+            (3.0, "fall: torso low"),
+        ]
+    )
     legend = report_page._legend([first, other], hooks.hooks_of("f04"))
-    assert "Dotted verticals: two wheels lifted, push, fall." in legend
+    assert "Dotted verticals: two wheels lifted, push, part cleared, fall." in legend
+
+
+def test_every_family_that_has_landed_has_a_recorded_report():
+    assert set(registry.landed_families()) - {path.stem.split("-")[0] for path in RECORDED} == set()
