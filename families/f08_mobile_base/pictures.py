@@ -163,13 +163,13 @@ def plot_margins(design: chassis.Chassis, rows: Sequence[Row], path: Path) -> No
     figure.savefig(path, dpi=90)
 
 
-def filmed(rows: Sequence[Row], films: str = "all") -> list[str]:
+def filmed(rows: Sequence[Row], is_quick: bool = False) -> list[str]:
     """Ids of the rows worth a film, at most `MAX_FILMS_PER_ARM` per arm.
 
     Args:
         rows: Those of a run.
-        films: "all" for the first draw of every scenario, the first shelf target and failed ones; "few"
-            for the first shelf target alone.
+        is_quick: The first shelf target alone, instead of the first draw of every scenario, the first
+            shelf target and failed ones.
     """
     chosen = []
     for arm in spec.ARM_NAMES:
@@ -179,7 +179,7 @@ def filmed(rows: Sequence[Row], films: str = "all") -> list[str]:
             test = row.group.partition("/")[2]
             if test in ("static", *spec.SCENARIOS, "shelf-1kg"):
                 first.setdefault(test, row)
-        if films == "few":
+        if is_quick:
             chosen += [first["shelf-1kg"].id] if "shelf-1kg" in first else []
             continue
         failed = [row for row in mine if "/shelf" in row.group and row.score < 1.0]

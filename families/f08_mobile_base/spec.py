@@ -282,6 +282,9 @@ AGENT_WALL_S, VERIFY_WALL_S = 7200, 5400
 ROBOT_XML, CONTROLLER_PY = "robot.xml", "controller.py"
 FLOOR, BAR = 0.55, 0.80
 """Most that a trivial submission scores; least that the oracle scores. Source: card."""
+QUICK_DRAWS, QUICK_TARGETS = 1, (0, 11)
+"""Draws and shelf targets (the lowest and nearest, the highest and farthest) of `--profile quick`, which
+is no result. Source: ours."""
 N_TRIALS = len(ARMS) * (1 + 3 + N_DRAWS * (1 + len(SCENARIOS)) + 2 * len(TARGETS_M) + 1)
 """Rows of a run: per arm the design, validity, draws, shelf trials and one repeat."""
 INSTRUCTION = (Path(__file__).parent / "instruction.md").read_text()
@@ -326,8 +329,8 @@ TASKS = (
         oracle="oracles/f08/oracle",
         options=(
             VerifyOption(
-                name="films", choices=("all", "few"), default="all",
-                help="with --media: up to twelve films an arm, or its first shelf target alone",
+                name="profile", choices=("full", "quick"), default="full",
+                help="`quick` plays one draw and two shelf targets of each kind: a look, not a score",
             ),
         ),
         gym_id="rle/f08-mobile-base-v1",

@@ -168,6 +168,14 @@ class Channel:
             rest = rest[got:]
         return kind, payload
 
+    def wait(self, deadline_s: float) -> None:
+        """Until something of the reply can be read, or the worker's end is closed; drains the log.
+
+        Raises:
+            ChannelTimeout: Neither happened.
+        """
+        self._wait(self._reader, self._read_fd, deadline_s)
+
     def drain_log(self) -> None:
         """Takes what the worker printed so far."""
         while self._log_open:
