@@ -17,6 +17,7 @@ import numpy as np
 from families.f08_mobile_base import chassis, spec, stability
 from families.f08_mobile_base.contacts import WINDOW_STEPS, Contacts, Recorder, joined, windows
 from families.f08_mobile_base.scene import Robot, Terrain, compose
+from rle.contracts import Arg, ArraySpec, Function, PythonContract
 from rle.errors import SimulationError
 from rle.sim import guard
 from rle.verify_api import TrialFault
@@ -121,6 +122,29 @@ class Support:
         self._margins = known[-WINDOW_STEPS:]
         last = range(len(known) - len(raw) + 1, len(known) + 1)
         return np.array([np.median(known[max(0, k - WINDOW_STEPS) : k]) for k in last])
+
+
+def contract(arm: spec.Arm) -> PythonContract:
+    """`make_controller()` with `reset(context, seed)` and `act(obs)`, array sizes of one arm."""
+    wheels = len(spec.WHEELS)
+    joints = wheels * (1 + spec.N_ROLLERS) + arm.n_joints
+    obs = (
+        ArraySpec("time"), ArraySpec("qpos", (7 + joints,)), ArraySpec("qvel", (6 + joints,)),
+        ArraySpec("ctrl", (wheels + arm.n_joints,)),
+    )  # fmt: skip
+    act = Function(
+        name="act",
+        args=(Arg(kind="dict", arrays=obs),),
+        returns=(ArraySpec("ctrl", (wheels + arm.n_joints,)),),
+    )
+    return PythonContract(
+        entry=spec.CONTROLLER_PY,
+        factory="make_controller",
+        required=("reset", "act"),
+        functions=(act,),
+        suffixes=(),
+        modules=("numpy", "mujoco"),
+    )
 
 
 def make_robot(design: chassis.Chassis, arm: spec.Arm, payload_kg: float) -> Robot:

@@ -23,7 +23,6 @@ from families.f08_mobile_base import (
     stability,
     task,
 )
-from rle.contracts import Arg, ArraySpec, Function, PythonContract
 from rle.errors import InvalidSubmission
 from rle.report import FamilyResult, Row, read_report
 from rle.sim.film import film_states
@@ -77,32 +76,9 @@ def unloadable(why: str) -> FamilyResult:
 def check_controller(ctx: VerifyContext) -> tuple[Checked | None, list[str]]:
     """The controller, or None with the reason: the chassis is scored without it."""
     try:
-        return ctx.check("python", controller_contract(spec.ARMS[0])), []
+        return ctx.check("python", shelf.contract(spec.ARMS[0])), []
     except InvalidSubmission as error:
         return None, [f"integration scores 0: {error}"]
-
-
-def controller_contract(arm: spec.Arm) -> PythonContract:
-    """`make_controller()` with `reset(context, seed)` and `act(obs)`, array sizes of one arm."""
-    wheels = len(spec.WHEELS)
-    joints = wheels * (1 + spec.N_ROLLERS) + arm.n_joints
-    obs = (
-        ArraySpec("time"), ArraySpec("qpos", (7 + joints,)), ArraySpec("qvel", (6 + joints,)),
-        ArraySpec("ctrl", (wheels + arm.n_joints,)),
-    )  # fmt: skip
-    act = Function(
-        name="act",
-        args=(Arg(kind="dict", arrays=obs),),
-        returns=(ArraySpec("ctrl", (wheels + arm.n_joints,)),),
-    )
-    return PythonContract(
-        entry=spec.CONTROLLER_PY,
-        factory="make_controller",
-        required=("reset", "act"),
-        functions=(act,),
-        suffixes=(),
-        modules=("numpy", "mujoco"),
-    )
 
 
 def trials(params: dict[str, Any], arms: Sequence[str] = spec.ARM_NAMES) -> list[Trial]:
@@ -177,7 +153,7 @@ def play_shelf(
     payload_kg = SHELF_TESTS.get(test, SHELF_TESTS[FIRST_SHELF])
     if checked is None:
         return shelf.ShelfTrial(trial.index, payload_kg, ended="no_submission"), 0.0
-    checked = msgspec.structs.replace(checked, contract=controller_contract(arm))
+    checked = msgspec.structs.replace(checked, contract=shelf.contract(arm))
     with ctx.worker("python", checked, LIMITS) as worker:
         try:
             worker.load()
