@@ -28,6 +28,7 @@ from rle.stats import percentile_interval
 _REPLICATES = 5000
 _MAX_DRAWN = 60
 """Trials with a drawing, worst first; the others are told in words, so that the page stays small."""
+_QUANTITY = re.compile(r"(?: for| at)? [-+]?\d[\d.]*(?: (?:s|m|mm|N|deg))?\b")
 _MAX_KINDS = 4
 """Kinds of events named in the legend of the small multiples."""
 
@@ -192,8 +193,8 @@ def _evidence(row: Row) -> str:
 
 
 def _kind(event: str) -> str:
-    """What sort of event it is: its words before the first colon or number."""
-    return re.split(r":|\s[-+]?\d", event)[0].removesuffix(" for").removesuffix(" at")
+    """What sort of event it is: its words before a colon, without what was counted or measured."""
+    return _QUANTITY.sub("", event.split(":")[0])
 
 
 def _legend(rows: list[Row], hooks: Hooks) -> str:

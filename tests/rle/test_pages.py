@@ -23,14 +23,13 @@ from rle.pages import (
     charts_report,
     hooks,
     index_page,
-    report_page,
     text,
     write_index_page,
     write_report_page,
 )
 from rle.pages.report_page import margin, reward_interval
 from rle.pages.verdict import verdict
-from rle.report import COMMON_ENDED, Row, Threshold, read_report
+from rle.report import COMMON_ENDED, Row, Threshold
 
 pytestmark = pytest.mark.xdist_group("pages")
 NAMES = (
@@ -392,28 +391,3 @@ def test_pages_import_no_drawing_library_until_one_is_drawn():
     code = "import sys, rle.pages; print('matplotlib' in sys.modules, 'jinja2' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=".")
     assert run.stdout.split() == ["False", "False"], run.stderr
-
-
-@pytest.mark.parametrize("path", RECORDED, ids=lambda p: p.stem)
-def test_what_a_family_says_about_its_pages_fits_its_own_report(path):
-    report = read_report(path.read_bytes())
-    family = report.task.split("/")[0]
-    said = hooks.hooks_of(family)
-    for share in said.credits:
-        assert 0.0 <= share.scale * report.metrics[share.key] <= 1.0, share.key
-    missing = [n.key for n in said.native if n.key not in report.metrics]
-    assert missing == []
-    terms = said.parts(report)
-    if terms and all(report.gates.values()):
-        assert sum(t.value for t in terms) == pytest.approx(report.reward, abs=1e-6)
-    drawn = [row for row in report.rows if row.series]
-    assert not said.curves or any(hooks.curves_of(row, said) for row in drawn)
-    for row in report.rows:
-        assert said.sentence(row).strip(), row.id
-
-
-def test_legend_names_kinds_of_events_once():
-    first = falling_row(events=[(1.0, "two wheels lifted for 0.36 s"), (2.0, "push")])
-    other = falling_row(events=[(1.5, "two wheels lifted for 0.08 s"), (3.0, "fall: torso low")])
-    legend = report_page._legend([first, other], hooks.hooks_of("f04"))
-    assert "Dotted verticals: two wheels lifted, push, fall." in legend
