@@ -127,14 +127,14 @@ def _task(
         oracle=oracle,
         options=(
             VerifyOption(
-                name="trials",
-                choices=("hidden", "quick", "design"),
-                default="hidden",
-                help="hidden: the scored trials; quick: one of each stage, not scored; design: the "
+                name="profile",
+                choices=("scored", "quick", "design"),
+                default="scored",
+                help="scored: the hidden trials; quick: one of each stage, not scored; design: the "
                 "metered evaluation's, not scored",
             ),
         ),
-        demo=("--trials", "quick") if slug == "rgb" else None,
+        in_demo=slug == "rgb",
         gym_id=f"rle/f06-{slug}-v1",
     )
 

@@ -17,7 +17,7 @@ from rle.errors import InvalidSubmission
 from rle.report import FamilyResult, Row, Threshold
 from rle.verify_api import Checked, Trial, TrialFault, VerifyContext, Worker
 
-SCORED = "hidden"
+SCORED = "scored"
 A, B = metrics.STAGE_A, metrics.STAGE_B
 
 
@@ -27,7 +27,7 @@ def verify(ctx: VerifyContext) -> FamilyResult:
     checked = ctx.check(estimator.kind, estimator.contract)
     smoke = smoke_shot(ctx)
     check_smoke(ctx, estimator, checked, smoke)
-    chosen = ctx.options.get("trials", SCORED)
+    chosen = ctx.options.get("profile", SCORED)
     trials = trials_of(chosen)
     scenes = [scenes_of(ctx, trial) for trial in trials]
     with Ahead(scenes, ctx.jobs - 1) as frames:
@@ -123,7 +123,7 @@ def run_trial(
 
 
 def _number(ctx: VerifyContext, trial: Trial) -> int:
-    ids = [t.id for t in trials_of(ctx.options.get("trials", SCORED))]
+    ids = [t.id for t in trials_of(ctx.options.get("profile", SCORED))]
     return ids.index(trial.id)
 
 
@@ -308,7 +308,7 @@ def media(ctx: VerifyContext, folder: Path) -> None:
     """Films the first push with the estimate drawn, and shows the first single frames."""
     estimator = estimator_of(ctx.task)
     checked = Checked(kind=estimator.kind, contract=estimator.contract, files=())
-    trials = trials_of(ctx.options.get("trials", SCORED))
+    trials = trials_of(ctx.options.get("profile", SCORED))
     for stage in (A, B):
         trial = next(t for t in trials if t.group == stage)
         shots = ahead.shoot(scenes_of(ctx, trial))

@@ -44,7 +44,7 @@ def evaluate(task_id: str, folder: Path, request_id: str, calls_left: int) -> cl
     with tempfile.TemporaryDirectory(prefix="rle-f06-") as name:
         out = Path(name) / "out"
         argv = [sys.executable, "-m", "verifier", "--task", task_id, "--artifacts", str(folder)]
-        argv += ["--out", str(out), "--trials", "design", "--no-keep"]
+        argv += ["--out", str(out), "--profile", "design", "--no-keep"]
         run = subprocess.run(argv, check=False, capture_output=True, text=True)
         path = out / "report.json"
         if not path.is_file():
