@@ -133,6 +133,11 @@ class CubeHands(Hands):
         print(f"{what}: core {np.round(state[cube.CORE][:3], 4)}, misaligned {angle:.1f} deg, "
               f"{self.sim.status.steps_used} steps")  # fmt: skip
 
+    def bring(self, hand: int, target, steps: int) -> None:
+        """Moves a hand so that the held cube's core gets to a position."""
+        position = self.position[hand] + np.array(target) - self.core()
+        self.move(steps, **{f"h{hand}": (position, self.rotation[hand])})
+
     def square(self) -> None:
         """Hand 0 closes along y at half height and carries the cube back to the middle in x."""
         flat = self.rolled(0, -np.pi / 2)
@@ -174,7 +179,11 @@ class CubeHands(Hands):
         self.park()
 
     def roll(self, sign: int) -> None:
-        """The whole cube by +-90 degrees about x: hand 0 takes the -x half, lifts, rolls, sets down."""
+        """The whole cube by +-90 degrees about x: hand 0 takes the -x half, lifts, rolls, sets down.
+
+        The fingers give way together: lifted, the cube sinks between them by 8 mm. It is brought back to
+        the middle before it is set down, or the next grip would hit it.
+        """
         self.square()
         self.park()
         x = -PARK_X_M + 0.03
@@ -184,8 +193,8 @@ class CubeHands(Hands):
         self.move(25, h0=((-GRIP_X_M, 0.0, LIFT_Z_M), self.start[0]))
         rolled = self.rolled(0, sign * np.pi / 2)
         self.move(TURN_STEPS, h0=((-GRIP_X_M, 0.0, LIFT_Z_M), rolled))
-        self.wait(6)
-        self.move(30, h0=((-GRIP_X_M, 0.0, CENTRE[2]), rolled))
+        self.bring(0, (CENTRE[0], CENTRE[1], LIFT_Z_M), 15)
+        self.bring(0, CENTRE, 30)
         self.close(0, OPEN, 8)
         self.park()
         self.move(25, h0=((x, 0.0, CENTRE[2]), self.start[0]))
