@@ -32,12 +32,17 @@ from train_baselines.oracles.f03_driver import (
 
 OPEN, CLOSED = -1.0, 1.0
 CENTRE = np.array(s.CUBE_START_M)
-LAYER_M = 0.016
-"""A half's middle from the cube's middle."""
+HOLD_DOWN_M = 0.020
+GRIP_UP_M = 0.023
+"""Hand 0 holds the lower half this far below the cube's middle, hand 1 the upper half this far above it, so
+that neither hand's fingers reach the other half nor the other hand."""
+SQUARE_X_M = -0.012
+"""Hand 0 squares the cube with its site here."""
 GRIP_X_M = 0.018
 """Hand 0 takes the -x half this far from the middle."""
-HOLD_X_M = -0.012
-"""Hand 0 holds the lower half with its site here."""
+HOLD_X_M = -0.018
+"""Hand 0 holds the lower half with its site here: its palm is 31 mm behind the site, and the corners of the
+upper half sweep 45 mm."""
 LIFT_Z_M = 1.10
 """Height for rolls: above the posts by more than the corners' sweep."""
 PARK_X_M = 0.136
@@ -142,7 +147,7 @@ class CubeHands(Hands):
         """Hand 0 closes along y at half height and carries the cube back to the middle in x."""
         flat = self.rolled(0, -np.pi / 2)
         self.move(25, h0=((-PARK_X_M + 0.03, 0.0, CENTRE[2]), flat))
-        self.move(20, h0=((HOLD_X_M, 0.0, CENTRE[2]), flat))
+        self.move(20, h0=((SQUARE_X_M, 0.0, CENTRE[2]), flat))
         self.close(0)
         off = float(self.core()[0])
         if abs(off) > 0.001:
@@ -156,7 +161,7 @@ class CubeHands(Hands):
         """The upper half by +-90 degrees about z."""
         self.square()
         flat = self.rolled(0, -np.pi / 2)
-        self.move(10, h0=((HOLD_X_M, 0.0, CENTRE[2] - LAYER_M), flat))
+        self.move(10, h0=((HOLD_X_M, 0.0, CENTRE[2] - HOLD_DOWN_M), flat))
         self.close(0)
         start = 0.0 if sign > 0 else np.pi / 2
         above = spin(2, start) @ np.array([[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]])
@@ -164,8 +169,11 @@ class CubeHands(Hands):
         self.move(15, h1=(way[0], self.start[1]))
         self.move(35, h1=(way[1], above))
         self.move(15, h1=(way[2], above))
-        top = (0.0, 0.0, CENTRE[2] + 0.018)
+        x, y, _ = self.core()
+        top = np.array([x, y, CENTRE[2] + GRIP_UP_M])
         self.move(30, h1=(top, above))
+        top += top - self._state["arm1_eef_pos"]
+        self.move(5, h1=(top, above))
         self.close(1)
         rolled = spin(2, sign * np.pi / 2) @ above
         self.move(TURN_STEPS, h1=(top, rolled))
