@@ -125,3 +125,13 @@ def test_the_cube_weighs_and_measures_what_the_spec_says(puzzle):
     assert 2 * size[0] == pytest.approx(s.MECHANISM.outer_m - s.MECHANISM.inner_m)
     assert sum(model.geom(i).name.startswith("cubie_") and "sticker" in model.geom(i).name
                for i in range(model.ngeom)) == 24  # fmt: skip
+
+
+def test_a_layer_turned_low_is_not_kept_by_the_rescue(puzzle, monkeypatch):
+    puzzle.reset()
+    monkeypatch.setattr(type(puzzle), "core_z_m", property(lambda self: 0.85))
+    puzzle._put_cube(cube_solver.SOLVED)  # as if turned by hand while it lies on the table
+    puzzle.step(np.zeros(14))
+    puzzle.extra("recover_drop", {})
+    state = cube_solver.canonical(puzzle.privileged()["state"].astype(np.uint8))
+    assert (state == cube_solver.canonical(puzzle._scramble)).all()
