@@ -182,6 +182,7 @@ class RobosuiteRobot:
             i for i in range(1, model.nbody) if model.body(i).name.startswith(self.handles.prefixes)
         )
         """Ids of all bodies of the robot."""
+        self._is_mine = np.isin(np.arange(model.nbody), list(self.bodies))
         return self._data
 
     def reset(self) -> None:
@@ -278,23 +279,19 @@ class RobosuiteRobot:
     def held(self) -> set[int]:
         """Ids of bodies that touch both pads."""
         data, model = self._require(), self._model
-        touching: list[set[int]] = [set(), set()]
-        for pair in data.contact.geom[: data.ncon]:
-            for side, pad in enumerate(self._pads):
-                if pad in pair:
-                    other = pair[1] if pair[0] == pad else pair[0]
-                    touching[side].add(int(model.geom_bodyid[other]))
-        return (touching[0] & touching[1]) - self.bodies - {0}
+        pairs = data.contact.geom[: data.ncon]
+        left, right = (
+            set(model.geom_bodyid[pairs[:, ::-1][pairs == pad]].tolist()) for pad in self._pads
+        )
+        return (left & right) - self.bodies - {0}
 
     def touched(self) -> set[int]:
         """Ids of bodies that touch any geom of the robot."""
-        data, model = self._require(), self._model
-        bodies = model.geom_bodyid[data.contact.geom[: data.ncon]]
-        found: set[int] = set()
-        for a, b in bodies:
-            if (a in self.bodies) != (b in self.bodies):
-                found.add(int(b if a in self.bodies else a))
-        return found
+        data = self._require()
+        bodies = self._model.geom_bodyid[data.contact.geom[: data.ncon]]
+        mine = self._is_mine[bodies]
+        one = mine[:, 0] != mine[:, 1]
+        return set(bodies[one][~mine[one]].tolist())
 
     def _yaw(self) -> float:
         if not self._is_mobile:
