@@ -78,6 +78,31 @@ def test_cheats_in_the_text_are_refused(old, new, code):
     with pytest.raises(Fault) as fault:
         checked(XML.replace(old, new, 1))
     assert fault.value.code == code
+    with pytest.raises(InvalidSubmission) as ours:  # the development side says the same
+        chassis.canonical_text(XML.replace(old, new, 1).encode())
+    assert ours.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("<mujoco><worldbody>" + "<body>" * 20_000, "mjcf.depth"),
+        (
+            XML.replace("      <geom", '      <geom type="box" size="1 1 1"/>' * 500 + "<geom", 1),
+            "mjcf.count",
+        ),
+        (XML.replace('name="base"', 'name="bass"', 1), "mjcf.root"),
+        (XML.replace("<mujoco", "<robot", 1).replace("</mujoco", "</robot"), "mjcf.element"),
+        ("", "mjcf.xml"),
+    ],
+    ids=lambda v: v if v.startswith("mjcf") else "text",
+)
+def test_both_sides_refuse_what_cannot_be_read(text, code):
+    with pytest.raises(Fault) as fault:
+        checked(text)
+    with pytest.raises(InvalidSubmission) as ours:
+        chassis.canonical_text(text.encode())
+    assert fault.value.code == ours.value.code == code
 
 
 def test_all_perfect_trials_leave_the_chassis_to_decide():
