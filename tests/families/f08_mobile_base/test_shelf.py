@@ -154,6 +154,17 @@ def test_context_is_what_the_instruction_promises(robot):
     again = mujoco.MjModel.from_xml_string(context["model_xml"])
     assert [again.actuator(i).name for i in range(again.nu)] == context["actuator_names"]
     assert context["qpos"][:3].tolist() == [-0.6, 0.0, 0.08]
+    for name in (
+        "dof_damping",
+        "dof_armature",
+        "dof_frictionloss",
+        "body_mass",
+        "actuator_gainprm",
+    ):
+        assert np.allclose(getattr(again, name), getattr(robot.model, name), rtol=1e-5), name
+    assert again.opt.disableflags == robot.model.opt.disableflags
+    # MuJoCo reads three damping numbers as a polynomial in the speed: there is one.
+    assert not again.dof_dampingpoly.any() and not robot.model.dof_dampingpoly.any()
     assert again.joint(context["base_joint"]).type[0] == mujoco.mjtJoint.mjJNT_FREE
     assert again.site(context["ee_site"]).id >= 0
 
