@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from families.f08_mobile_base import battery, contacts, scene, shelf, spec
+from rle.errors import UserError
 from rle.paths import assets_dir
 from rle.verify_api import TrialFault
 from tests.families.f08_mobile_base.designs import COMPACT, ORACLE, built
@@ -125,6 +126,12 @@ def test_bad_actions_end_the_trial(robot, answer, code):
     assert trial.ended == "bad_action" and not trial.ok
     if code != "action.shape":
         assert trial.detail == code
+
+
+def test_a_file_without_the_factory_is_told_what_is_missing(tmp_path):
+    (tmp_path / "controller.py").write_text("x = 1\n")
+    with pytest.raises(UserError, match=r"no make_controller\(\); it returns an object with reset"):
+        shelf.LocalController(tmp_path / "controller.py")
 
 
 def test_commands_are_clipped_to_the_actuators(robot):

@@ -197,6 +197,9 @@ def test_a_controller_that_fails_to_import_loses_integration_only():
     result = verify.verify(context)
     assert result.metrics["stage_integration"] == 0.0
     assert result.metrics["stage_validity"] == pytest.approx(0.15)
+    assert result.flags[0].startswith("integration scores 0") and "30" in result.flags[0]
+    # Two tries, not 75: no shelf trial starts it again.
+    assert {r.ended for r in result.rows if "shelf" in r.group} == {"no_submission"}
 
 
 class Counting:
