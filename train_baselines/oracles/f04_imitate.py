@@ -12,6 +12,7 @@ import copy
 import json
 import os
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -31,9 +32,12 @@ from families.f04_tracking.task import Trial
 from rle import seeds
 from train_baselines.oracles.f04_lqg import MEASURED, KalmanLqr
 from train_baselines.oracles.f04_lqg import Settings as LqgSettings
+from train_baselines.oracles.f04_stepper import Stepper, frames_of
 from train_baselines.oracles.f04_tracker import NV, Tracker
 from train_baselines.oracles.f04_tracker import Settings as TrackerSettings
 
+MakeExpert = Callable[[Trial], Tracker | Stepper]
+"""Gives the expert of one rollout."""
 BASE_FEATURES = spec.ACTION_DIM + 2 * NV
 """The base's action and estimate."""
 
@@ -45,6 +49,8 @@ class Settings:
     history: int = 16
     """Observation frames that the network sees."""
     hidden: tuple[int, ...] = (256, 128)
+    steps: bool = False
+    """The expert is the stepping controller of `f04_stepper.py`, not the tracker."""
     expert: TrackerSettings = TrackerSettings()
     base: LqgSettings | None = None
     """What the network corrects; None is nothing."""
@@ -140,15 +146,16 @@ class Robots:
 
     Args:
         reference: The clip.
-        tracker: The expert.
+        make_expert: Gives the expert of each rollout.
         settings: Numbers of rollouts and steps.
         key: Key of the random streams of this training run.
     """
 
     def __init__(
-        self, reference: Reference, tracker: Tracker, settings: Settings, key: bytes
+        self, reference: Reference, make_expert: MakeExpert, settings: Settings, key: bytes
     ) -> None:
-        self.reference, self.tracker, self.settings, self.key = reference, tracker, settings, key
+        self.reference, self.settings, self.key = reference, settings, key
+        self.make_expert = make_expert
         self.rng = seeds.stream(key, "rollouts")
         self.n_trials, self.t = 0, 0
         n, total = settings.robots, settings.rounds * settings.steps_per_round
@@ -161,6 +168,7 @@ class Robots:
         """Control steps since the rollout's start."""
         self.lost = np.zeros((n, total), bool)
         self.trials = [self._new_trial() for _ in range(n)]
+        self.experts = [make_expert(trial) for trial in self.trials]
         self.lengths: list[int] = []
         """Steps of the rollouts that ended since the last report."""
 
@@ -193,10 +201,11 @@ class Robots:
                 if trial.ended is not None:
                     self.lengths.append(trial.step_index)
                     self.trials[i] = trial = self._new_trial()
+                    self.experts[i] = self.make_expert(trial)
                 self.age[i, self.t] = trial.step_index
                 self.frames[i, self.t] = trial.observe()[0]
                 bias = np.array(trial.draws.dynamics.encoder_bias_rad)
-                self.labels[i, self.t] = self.tracker.action(trial.frame, trial.data, bias)
+                self.labels[i, self.t] = self.experts[i].action(trial.frame, trial.data, bias)
             limit = self.settings.label_limit
             self.lost[:, self.t] = np.abs(self.labels[:, self.t]).max(axis=1) > limit
             np.clip(self.labels[:, self.t], -limit, limit, out=self.labels[:, self.t])
@@ -223,6 +232,15 @@ class Robots:
         return self.windows(robot, t), features[robot, t], labels
 
 
+def expert_of(reference: Reference, settings: Settings) -> MakeExpert:
+    """The expert that the settings name; what can be prepared is prepared once per clip."""
+    if settings.steps:
+        frames = frames_of(reference)
+        return lambda trial: Stepper(frames, trial.g1)
+    tracker = Tracker(reference, settings.expert)
+    return lambda trial: tracker
+
+
 def train(
     reference: Reference, slug: str, settings: Settings, seed: int, out: Path, max_minutes: float
 ) -> None:
@@ -241,7 +259,7 @@ def train(
     torch.manual_seed(seed)
     began = time.monotonic()
     key = seeds.trial_key("f04", slug, "public", f"imitation-{seed}")
-    robots = Robots(reference, Tracker(reference, settings.expert), settings, key)
+    robots = Robots(reference, expert_of(reference, settings), settings, key)
     base = None if settings.base is None else KalmanLqr(reference, settings.base)
     student = Student(base, settings)
     average = copy.deepcopy(student)
@@ -272,7 +290,8 @@ def train(
         meta = {
             "made_by": (
                 f"python -m train_baselines.oracles.f04_imitate f04/{slug} --seed {seed} "
-                f"--rounds {settings.rounds}{' --base' if settings.base else ''}"
+                f"--rounds {settings.rounds}{' --steps' if settings.steps else ''}"
+                f"{' --base' if settings.base else ''}"
             ),
             "reference": reference.kind,
             "reference_sha256": reference.sha256,
@@ -323,6 +342,8 @@ class Arguments:
     """Folder of the artifact."""
     seed: int = 0
     rounds: int = Settings.rounds
+    steps: bool = False
+    """Imitate the stepping controller, not the tracker that keeps its feet where they are."""
     base: bool = False
     """Correct the Kalman and LQR policy instead of starting from nothing."""
     max_minutes: float = float("inf")
@@ -331,7 +352,7 @@ class Arguments:
 
 def main(arguments: Arguments) -> None:
     """Command line entry point."""
-    settings = replace(Settings(), rounds=arguments.rounds)
+    settings = replace(Settings(), rounds=arguments.rounds, steps=arguments.steps)
     if arguments.base:
         base = LqgSettings()
         settings = replace(
