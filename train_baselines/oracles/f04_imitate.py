@@ -316,6 +316,7 @@ def train(
         row = {
             "round": number,
             "loss": round(loss, 5),
+            "lost": round(float(robots.lost[:, : robots.t].mean()), 4),
             "mean_steps": round(float(np.mean(lengths)), 1) if lengths else None,
             "wall_s": round(time.monotonic() - began, 1),
             "cpu_s": round(time.process_time(), 1),
@@ -352,7 +353,9 @@ class Arguments:
 
 def main(arguments: Arguments) -> None:
     """Command line entry point."""
-    settings = replace(Settings(), rounds=arguments.rounds, steps=arguments.steps)
+    settings = replace(Settings(), rounds=arguments.rounds)
+    if arguments.steps:
+        settings = replace(settings, steps=True, hidden=(384, 192))
     if arguments.base:
         base = LqgSettings()
         settings = replace(
