@@ -1,11 +1,14 @@
-"""Privileged stepping controller of f04: it follows a clip, and takes a step when it is pushed.
+"""Privileged controller of f04 that follows a clip, and takes a step when it is pushed.
 
-What decides is the capture point xi = c + c' / omega, the place over which the robot would come to rest
-(c centre of mass, omega^2 = g / height). Inside the soles it is steered by where the soles press; once it
-leaves them, a foot is put down where it will be. Every control period a least-squares problem turns the
-wanted accelerations (centre of mass, trunk, feet, posture) into joint accelerations and contact forces
-that obey the equations of motion and the friction cone; inverse dynamics and the servo's law turn
-those into targets.
+What decides is the capture point xi = c + c' / omega with omega^2 = g / height (c centre of mass): the place
+over which the robot would come to rest. While it is inside of the soles, where they press steers it: with
+xi' = omega (xi - p), pressing at p = xi + gain (xi - goal) brings it to its goal. Once it leaves the soles, the
+weight goes to one foot, and the other is put down where xi will be by then,
+
+    xi(landing) = p + (xi - p) e^(omega t).
+
+When all is calm, a second step puts the feet back to where the clip has them. `f04_whole_body.py` turns what
+is wanted into servo targets.
 """
 
 from dataclasses import dataclass
@@ -13,75 +16,89 @@ from typing import NamedTuple
 
 import mujoco
 import numpy as np
-from scipy.optimize import nnls
 from scipy.spatial.transform import Rotation
 
 from families.f04_tracking import scene, spec
 from families.f04_tracking.reference import Reference
-
-NV = 6 + spec.N_JOINTS
-GRAVITY_M_S2 = spec.SCENE.gravity_m_s2
-SOLE_X_M = (-0.05, 0.125)
-"""Heel and toe of the sole, foot frame."""
-SOLE_Y_M = 0.018
-"""Half width of the sole that the ankle can load."""
-_CORNERS = np.array(
-    [(x, y, spec.FOOT_SOLE_Z_M) for x in SOLE_X_M for y in (-SOLE_Y_M, SOLE_Y_M)]
+from train_baselines.oracles.f04_whole_body import (
+    CORNERS_M,
+    SOLE_X_M,
+    SOLE_Y_M,
+    Gain,
+    Path,
+    Robot,
+    Turn,
+    turn_z,
 )
-_SOLE_CENTER = np.array([spec.FOOT_CENTER_X_M, 0.0, spec.FOOT_SOLE_Z_M])
+
+MIN_HEIGHT_M = 0.3
+"""Height of the centre of mass below which omega grows no further."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Choices of the controller. Weights are on accelerations (m/s^2, rad/s^2)."""
+    """Choices of the controller. Weights are on m/s^2 and rad/s^2."""
 
     com_weight: float = 60.0
     height_weight: float = 10.0
     trunk_weight: float = 2.0
-    posture_weight: tuple[float, float, float] = (0.3, 0.7, 0.5)
-    """Legs, waist, arms."""
-    swing_posture_weight: float = 0.02
+    leg_weight: float = 0.3
+    swing_leg_weight: float = 0.02
+    waist_weight: float = 0.7
+    arm_weight: float = 0.5
     stance_weight: float = 50.0
     swing_weight: float = 5.0
-    dynamics_weight: float = 100.0
-    force_weight: float = 3e-3
-    """On N; keeps the forces of many corners small and even."""
+    posture_gain: Gain = Gain(100.0, 20.0)
+    """Of joints, trunk and height."""
+    swing_gain: Gain = Gain(500.0, 45.0)
+    stance_damping_1_s: float = 20.0
+
     capture_gain: float = 1.5
-    """Decay of the capture point's error, times omega."""
-    trunk_gain: tuple[float, float] = (100.0, 20.0)
-    posture_gain: tuple[float, float] = (100.0, 20.0)
-    height_gain: tuple[float, float] = (100.0, 20.0)
-    swing_gain: tuple[float, float] = (500.0, 45.0)
-    stance_damping: float = 20.0
+    shift_gain: float = 2.0
+    """Decay of the capture point's error in units of omega, at rest and before a step."""
+    press_out_m: float = 0.1
+    """How far outside of the soles p may be wanted: trunk and arms give what the soles cannot."""
+
+    edge_m: float = 0.010
+    """A capture point nearer to the edge of the soles than this, and leaving, asks for a step."""
     swing_s: float = 0.30
     lift_m: float = 0.05
-    edge_m: float = 0.010
-    """A capture point nearer to the edge of the soles than this asks for a step."""
-    max_spread_m: float = 0.40
-    """Largest sideways distance of the feet after a step."""
-    min_spread_m: float = 0.17
-    max_stride_m: float = 0.45
-    square_m: float = 0.04
-    """Feet that stand this far from where the clip has them are put right when all is calm."""
-    square_rad: float = 0.15
-    shift_s: float = 0.8
-    """Longest shift of weight before a step."""
-    hurry_s: float = 0.14
-    hurry_m: float = 0.12
-    capture_spread_m: float = 0.24
-    over_foot_m: float = 0.05
-    calm_m: float = 0.03
+    landed_share: float = 0.6
+    """Contact counts as landing from this share of the swing."""
+    late_s: float = 0.15
+    """A foot that has found no floor this long after its time counts as standing."""
+    descent_m_s: float = 0.3
+    """Speed with which it looks for the floor meanwhile."""
     freeze: float = 0.75
     """Share of the swing after which the foot's goal stays."""
-    front_m: float = 0.04
-    back_m: float = 0.04
-    """A capture point further ahead (behind) of where the clip has it than this at landing moves the step."""
+    hurry_s: float = 0.14
+    hurry_m: float = 0.12
+    """Longest shift of weight before a capture step, and how far out the capture point may get."""
+
+    capture_spread_m: float = 0.24
+    """Sideways distance of the feet that a capture step aims for."""
     capture_share: float = 0.6
+    """Where between the feet, from the standing one, the capture point should be at landing."""
     max_share: float = 0.8
+    """And at most."""
+    reserve_m: float = 0.04
+    """At landing the capture point may be this far ahead of or behind where the clip has it."""
     over_m: float = 0.03
-    """How much further the foot is then put."""
-    press_out_m: float = 0.1
-    """How far outside of the soles the wanted pressure may be: trunk and arms give the rest."""
+    """Beyond it, the foot is put this much further."""
+    min_spread_m: float = 0.17
+    max_spread_m: float = 0.40
+    max_stride_m: float = 0.45
+
+    square_m: float = 0.04
+    square_rad: float = 0.15
+    """Feet that stand this far from where the clip has them are put right when all is calm."""
+    calm_m: float = 0.03
+    calm_steps: int = 5
+    """Calm is a capture point this near to its goal for so many control steps."""
+    shift_s: float = 0.8
+    """Longest shift of weight before such a step; then it waits half a second."""
+    over_foot_m: float = 0.05
+    """The foot is lifted when the capture point is over the other to within this, fore and aft."""
 
 
 class Frames(NamedTuple):
@@ -92,8 +109,11 @@ class Frames(NamedTuple):
     qacc: np.ndarray
     com_m: np.ndarray
     com_vel_m_s: np.ndarray
+    xi_m: np.ndarray
+    """Capture point, shape (T, 2)."""
+    xi_vel_m_s: np.ndarray
     feet_m: np.ndarray
-    """Shape (T, 2, 3)."""
+    """Ankles, shape (T, 2, 3)."""
     trunk: np.ndarray
     """Rotation of pelvis and torso, shape (2, T, 3, 3)."""
     trunk_vel_rad_s: np.ndarray
@@ -101,413 +121,332 @@ class Frames(NamedTuple):
 
 
 def frames_of(reference: Reference) -> Frames:
-    """Centre of mass, feet and trunk along a clip."""
+    """Centre of mass, capture point, feet and trunk along a clip."""
     g1 = scene.build(spec.EVAL_TIMESTEP_S)
-    model, data = g1.model, mujoco.MjData(g1.model)
-    com = np.empty((len(reference.qpos), 3))
+    data, com = mujoco.MjData(g1.model), np.empty((reference.frames, 3))
     for k, qpos in enumerate(reference.qpos):
         data.qpos[:] = qpos
-        mujoco.mj_kinematics(model, data)
-        mujoco.mj_comPos(model, data)
+        mujoco.mj_kinematics(g1.model, data)
+        mujoco.mj_comPos(g1.model, data)
         com[k] = data.subtree_com[1]
-    index = [spec.BODY_NAMES.index(n) for n in ("pelvis", "torso_link")]
-    feet = [spec.BODY_NAMES.index(n) for n in spec.FOOT_BODIES]
-    gradient = np.gradient
+    index = [spec.BODY_NAMES.index(n) for n in ("pelvis", "torso_link", *spec.FOOT_BODIES)]
+    quat_xyzw = np.roll(reference.body_quat_w[:, index[:2]], -1, axis=-1)
+
+    def rate(x: np.ndarray) -> np.ndarray:
+        return np.gradient(x, spec.CONTROL_PERIOD_S, axis=0)
+
+    velocity = rate(com)
+    xi = com[:, :2] + velocity[:, :2] / _omega(com[:, 2:])
     return Frames(
         qpos=reference.qpos,
         qvel=reference.qvel,
-        qacc=gradient(reference.qvel, spec.CONTROL_PERIOD_S, axis=0),
+        qacc=rate(reference.qvel),
         com_m=com,
-        com_vel_m_s=gradient(com, spec.CONTROL_PERIOD_S, axis=0),
-        feet_m=np.asarray(reference.body_pos_w[:, feet], float),
-        trunk=np.array(
-            [
-                Rotation.from_quat(np.roll(np.asarray(reference.body_quat_w[:, i], float), -1, axis=1)).as_matrix()
-                for i in index
-            ]
-        ),
-        trunk_vel_rad_s=np.asarray(reference.body_ang_vel_w[:, index], float).swapaxes(0, 1),
+        com_vel_m_s=velocity,
+        xi_m=xi,
+        xi_vel_m_s=rate(xi),
+        feet_m=np.asarray(reference.body_pos_w[:, index[2:]], float),
+        trunk=np.array([Rotation.from_quat(quat_xyzw[:, i]).as_matrix() for i in (0, 1)]),
+        trunk_vel_rad_s=np.asarray(reference.body_ang_vel_w[:, index[:2]], float).swapaxes(0, 1),
     )
 
 
-class Robot:
-    """Dynamics of one robot in its present state; scratch arrays of one model."""
+class Step(NamedTuple):
+    """A step as it would be taken now."""
 
-    def __init__(self, g1: scene.G1) -> None:
-        self.model, self.data, self.handles = g1.model, mujoco.MjData(g1.model), g1.handles
-        self.feet = [g1.model.body(n).id for n in spec.FOOT_BODIES]
-        self.trunk = [g1.model.body(n).id for n in ("pelvis", "torso_link")]
-        self.floor = g1.handles.floor_geom
-        self.mass = float(g1.model.body_subtreemass[1])
-        self.inertia = np.empty((NV, NV))
-        self.bias = np.empty(NV)
-        self.sole_geoms = [np.flatnonzero(g1.model.geom_bodyid == f) for f in self.feet]
-        self.friction = float(g1.model.geom_friction[g1.handles.robot_geoms[0], 0])
-        self.kp = g1.model.actuator_gainprm[g1.handles.ctrl, 0].copy()
-        self.kd = -g1.model.actuator_biasprm[g1.handles.ctrl, 2].copy()
-
-    def update(self, qpos: np.ndarray, qvel: np.ndarray) -> None:
-        model, data = self.model, self.data
-        data.qpos[:], data.qvel[:] = qpos, qvel
-        mujoco.mj_kinematics(model, data)
-        mujoco.mj_comPos(model, data)
-        mujoco.mj_makeM(model, data)
-        mujoco.mj_comVel(model, data)
-        mujoco.mj_fullM(model, self.inertia, data.qM)
-        mujoco.mj_rne(model, data, 0, self.bias)
-        self.com_m = data.subtree_com[1].copy()
-        self.com_vel = self.inertia[:3] @ data.qvel / self.mass
-        self.feet_m = data.xpos[self.feet].copy()
-        self.foot_rot = data.xmat[self.feet].reshape(2, 3, 3).copy()
-
-    def jacobian(self, body: int, point_m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Linear and angular Jacobian (6, NV) and their time derivative times qvel (6,)."""
-        jac, dot = np.empty((6, NV)), np.empty((6, NV))
-        mujoco.mj_jac(self.model, self.data, jac[:3], jac[3:], point_m, body)
-        mujoco.mj_jacDot(self.model, self.data, dot[:3], dot[3:], point_m, body)
-        return jac, dot @ self.data.qvel
-
-
-def _flat(yaw_rad: float) -> np.ndarray:
-    c, s = np.cos(yaw_rad), np.sin(yaw_rad)
-    return np.array([[c, -s], [s, c]])
-
-
-def _soles(feet_m: np.ndarray, yaw: np.ndarray) -> np.ndarray:
-    """Corners of both soles in the plane, shape (2, 4, 2)."""
-    corners = np.array([(x, y) for x in SOLE_X_M for y in (-SOLE_Y_M, SOLE_Y_M)])
-    return np.array([f[:2] + corners @ _flat(a).T for f, a in zip(feet_m, yaw)])
-
-
-_DIRECTIONS = np.array([(np.cos(a), np.sin(a)) for a in np.linspace(0, 2 * np.pi, 33)[:-1]])
-
-
-def depth_in_hull(points: np.ndarray, at: np.ndarray) -> float:
-    """Smallest distance of a point to the supporting lines of points in 32 directions, negative outside."""
-    return float(((points - at) @ _DIRECTIONS.T).max(axis=0).min())
-
-
-def _rotation_error(wanted: np.ndarray, now: np.ndarray) -> np.ndarray:
-    """sin(angle) times axis of the rotation from `now` to `wanted`, world frame."""
-    r = wanted @ now.T
-    return 0.5 * np.array([r[2, 1] - r[1, 2], r[0, 2] - r[2, 0], r[1, 0] - r[0, 1]])
-
-
-def _turn3(yaw_rad: float) -> np.ndarray:
-    c, s = np.cos(yaw_rad), np.sin(yaw_rad)
-    return np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
+    press_m: np.ndarray
+    """Where the standing foot presses, shape (2,)."""
+    place_m: np.ndarray
+    """Where the other foot goes, shape (2,)."""
+    cost_m: float
+    """How far that is from what would be needed, and a little for its length."""
 
 
 class Stepper:
-    """One robot's controller: remembers which foot is in the air and where it goes."""
+    """One robot's controller. It remembers which foot is in the air and where it goes.
+
+    Args:
+        frames: The clip.
+        g1: Model of the robot with its draw.
+        settings: Choices.
+    """
 
     def __init__(self, frames: Frames, g1: scene.G1, settings: Settings | None = None) -> None:
-        self.frames, self.robot, self.s = frames, Robot(g1), settings or Settings()
-        self.low, self.high = g1.handles.joint_range_rad.T
+        self.frames, self.robot, self.settings = frames, Robot(g1), settings or Settings()
         self.swing: int | None = None
+        """Foot in the air."""
         self.shift: int | None = None
-        """Foot that is about to swing while the weight goes to the other."""
-        self.since = 0
-        self.calm = 0
+        """Foot that is about to swing, while the weight goes to the other."""
         self.is_squaring = False
+        """The step puts the feet right; otherwise it captures."""
         self.steps = 0
-        self.depth_m = np.inf
-
-    # ------------------------------------------------------------------------------- state
+        """Feet lifted so far."""
+        self._since, self._calm, self._depth_m = 0, 0, np.inf
 
     def action(
-        self, k: int, data: mujoco.MjData, bias_rad: np.ndarray | float = 0.0
+        self, k: int, data: mujoco.MjData, encoder_bias_rad: np.ndarray | float = 0.0
     ) -> np.ndarray:
-        target = self.target(k, data)
-        return (target + bias_rad - np.array(spec.DEFAULT_POSE_RAD)) / np.array(
-            spec.ACTION_SCALE_RAD
-        )
+        """The action at frame k that makes `target` the true servo target, shape (29,).
+
+        Args:
+            k: Frame of the clip.
+            data: Present state, with its contacts.
+            encoder_bias_rad: Of the trial's draw.
+        """
+        offset = self.target(k, data) + encoder_bias_rad - np.array(spec.DEFAULT_POSE_RAD)
+        return offset / np.array(spec.ACTION_SCALE_RAD)
 
     def target(self, k: int, data: mujoco.MjData) -> np.ndarray:
-        """Servo targets, shape (29,), rad."""
-        robot, f = self.robot, self.frames
+        """Servo targets at frame k, shape (29,), rad; call once per control period."""
+        robot = self.robot
         robot.update(data.qpos, data.qvel)
-        self.k = k
-        self.yaw = np.array([np.arctan2(r[1, 0], r[0, 0]) for r in robot.foot_rot])
-        self.omega = np.sqrt(GRAVITY_M_S2 / max(robot.com_m[2] - robot.feet_m[:, 2].min() + 0.035, 0.3))
-        self.xi = robot.com_m[:2] + robot.com_vel[:2] / self.omega
-        stance = [0, 1] if self.swing is None else [1 - self.swing]
-        self.heading = float(np.arctan2(np.sin(self.yaw[stance]).mean(), np.cos(self.yaw[stance]).mean()))
-        self.turn = _flat(self.heading)
-        mid_ref = f.feet_m[k, :, :2].mean(0)
-        omega_ref = np.sqrt(GRAVITY_M_S2 / f.com_m[k, 2])
-        self.xi_off = self.turn @ (
-            f.com_m[k, :2] - mid_ref + f.com_vel_m_s[k, :2] / omega_ref
-        )
-        self.xi_off_x = float(f.com_m[k, 0] - mid_ref[0])
-        self.gap_ref = self.turn @ (f.feet_m[k, 0, :2] - f.feet_m[k, 1, :2])
-        """Left minus right foot where the clip has them."""
-        touching = self._touching(data)
-        self._advance(touching)
-        p_des = self._pressure()
-        return self._solve(p_des)
+        self._look(k)
+        self._advance(robot.touching(data))
+        return self._follow(k, self._pressure(k))
 
-    def _touching(self, data: mujoco.MjData) -> list[bool]:
-        geoms = data.contact.geom
-        floor = (geoms == self.robot.floor).any(1)
-        body = self.robot.model.geom_bodyid[geoms]
-        return [bool((floor & (body == foot).any(1)).any()) for foot in self.robot.feet]
+    # ----------------------------------------------------------------------------- the present
+
+    def _look(self, k: int) -> None:
+        """Capture point, heading of the standing feet, and what the clip wants in that heading."""
+        robot, f = self.robot, self.frames
+        self._yaw = np.arctan2(robot.foot_rot[:, 1, 0], robot.foot_rot[:, 0, 0])
+        height_m = robot.com_m[2] - robot.feet_m[:, 2].min() - spec.FOOT_SOLE_Z_M
+        self._omega = float(_omega(height_m))
+        self.xi_m = robot.com_m[:2] + robot.com_vel_m_s[:2] / self._omega
+        yaw = self._yaw[self._standing()]
+        self._heading = float(np.arctan2(np.sin(yaw).mean(), np.cos(yaw).mean()))
+        self.turn = turn_z(self._heading)[:2, :2]
+        middle = f.feet_m[k, :, :2].mean(axis=0)
+        self.goal_off_m = self.turn @ (f.xi_m[k] - middle)
+        """Wanted capture point from the middle of the feet."""
+        self._ahead_m = float(f.com_m[k, 0] - middle[0])
+        self.apart_m = self.turn @ (f.feet_m[k, 0, :2] - f.feet_m[k, 1, :2])
+        """Left minus right foot, where the clip has them."""
+
+    def _standing(self) -> list[int]:
+        return [0, 1] if self.swing is None else [1 - self.swing]
+
+    def _soles_m(self) -> np.ndarray:
+        """Corners of both soles in the plane, shape (8, 2)."""
+        feet = zip(self.robot.feet_m, self._yaw, strict=True)
+        return np.vstack([f[:2] + CORNERS_M[:, :2] @ turn_z(a)[:2, :2].T for f, a in feet])
+
+    def _from_foot(self, foot: int, point_m: np.ndarray) -> np.ndarray:
+        """A point from a foot's ankle, in the heading of the feet."""
+        return self.turn.T @ (point_m - self.robot.feet_m[foot, :2])
+
+    # ---------------------------------------------------------------------------- what to do
 
     def _advance(self, touching: list[bool]) -> None:
-        """Moves the state machine on by one control period."""
-        s, robot = self.s, self.robot
-        self.since += 1
-        t = self.since * spec.CONTROL_PERIOD_S
+        """Moves on by one control period: stand, shift the weight, swing, stand."""
+        s = self.settings
+        self._since += 1
+        t = self._since * spec.CONTROL_PERIOD_S
         if self.swing is not None:
-            landed = touching[self.swing] and t > 0.6 * s.swing_s
-            if landed or t > s.swing_s + 0.15:
-                self.swing, self.since, self.calm = None, 0, 0
-            else:
+            landed = touching[self.swing] and t > s.landed_share * s.swing_s
+            if not landed and t <= s.swing_s + s.late_s:
                 self._aim(t)
                 return
-        soles = _soles(robot.feet_m, self.yaw)
-        depth = depth_in_hull(soles.reshape(-1, 2), self.xi)
+            self.swing, self._since, self._calm = None, 0, 0
+        depth_m = depth_in_hull(self._soles_m(), self.xi_m)
         if self.shift is not None:
-            gap = self._inner_gap(1 - self.shift, self.xi)
-            wanted = self._wanted_gap()
-            hurry = not self.is_squaring and (t >= s.hurry_s or depth < -s.hurry_m)
-            ahead = (self.turn.T @ (self.xi - robot.feet_m[1 - self.shift, :2]))[0]
-            over = not self.is_squaring or abs(ahead - self.xi_off_x) < s.over_foot_m
-            if (gap < wanted and over) or hurry:
-                self._lift(self.shift)
-            elif t > s.shift_s:
-                self.shift, self.since, self.calm = None, 0, -25
+            self._shift_weight(t, depth_m)
             return
-        is_leaving = depth <= self.depth_m
-        self.depth_m = depth
-        if depth < s.edge_m and (is_leaving or depth < -s.edge_m):
-            self.is_squaring = False
-            costs = [self._plan(foot, s.swing_s)[2] for foot in (0, 1)]
-            self._begin(int(np.argmin(costs)))
-            return
-        mid = robot.feet_m[:, :2].mean(0)
-        off = np.linalg.norm(self.xi - mid - self.xi_off)
-        self.calm = self.calm + 1 if off < s.calm_m else min(self.calm, 0)
-        wrong = np.linalg.norm(robot.feet_m[0, :2] - robot.feet_m[1, :2] - self.gap_ref)
-        twist = abs(np.arctan2(np.sin(self.yaw[0] - self.yaw[1]), np.cos(self.yaw[0] - self.yaw[1])))
-        if self.calm > 5 and (wrong > s.square_m or twist > s.square_rad):
-            self.is_squaring = True
-            away = [np.linalg.norm(self.xi - robot.feet_m[1 - foot, :2]) for foot in (0, 1)]
-            self._begin(int(np.argmin(away)))
+        is_leaving = depth_m <= self._depth_m
+        self._depth_m = depth_m
+        if depth_m < s.edge_m and (is_leaving or depth_m < -s.edge_m):
+            costs = [self._plan(foot, s.swing_s, s.capture_share).cost_m for foot in (0, 1)]
+            self._begin(int(np.argmin(costs)), is_squaring=False)
+        elif self._wants_square():
+            away = [np.linalg.norm(self._from_foot(1 - foot, self.xi_m)) for foot in (0, 1)]
+            self._begin(int(np.argmin(away)), is_squaring=True)
 
-    def _begin(self, foot: int) -> None:
-        self.shift, self.since = foot, 0
-        gap = self._inner_gap(1 - foot, self.xi)
-        if not self.is_squaring and gap < self._wanted_gap():
+    def _wants_square(self) -> bool:
+        """The feet stand wrong and all is calm."""
+        s, feet = self.settings, self.robot.feet_m[:, :2]
+        off_m = np.linalg.norm(self.xi_m - feet.mean(axis=0) - self.goal_off_m)
+        self._calm = self._calm + 1 if off_m < s.calm_m else min(self._calm, 0)
+        wrong_m = np.linalg.norm(feet[0] - feet[1] - self.apart_m)
+        twist_rad = abs(np.angle(np.exp(1j * (self._yaw[0] - self._yaw[1]))))
+        return self._calm > s.calm_steps and bool(wrong_m > s.square_m or twist_rad > s.square_rad)
+
+    def _begin(self, foot: int, is_squaring: bool) -> None:
+        self.shift, self.is_squaring, self._since = foot, is_squaring, 0
+        if not is_squaring and self._inner_gap(1 - foot) < self._wanted_gap():
+            self._lift(foot)
+
+    def _shift_weight(self, t: float, depth_m: float) -> None:
+        """Lifts the foot once the capture point is near enough to the other, or time is over."""
+        s, foot = self.settings, self.shift
+        assert foot is not None
+        is_near = self._inner_gap(1 - foot) < self._wanted_gap()
+        if self.is_squaring:
+            ahead_m = self._from_foot(1 - foot, self.xi_m)[0]
+            if is_near and abs(ahead_m - self._ahead_m) < s.over_foot_m:
+                self._lift(foot)
+            elif t > s.shift_s:
+                self.shift, self._since, self._calm = None, 0, -25
+        elif is_near or t >= s.hurry_s or depth_m < -s.hurry_m:
             self._lift(foot)
 
     def _lift(self, foot: int) -> None:
-        self.swing, self.shift, self.since = foot, None, 0
+        self.swing, self.shift, self._since = foot, None, 0
         self.steps += 1
-        self.start_m = self.robot.feet_m[foot].copy()
-        self.aim_xy = self.start_m[:2].copy()
-        self.aim_yaw = self.heading
+        self._start_m = self.robot.feet_m[foot].copy()
         self._aim(0.0)
 
-    def _inner_gap(self, stance: int, xi: np.ndarray) -> float:
-        """How far the capture point is inside of the inner edge of the standing foot, m."""
+    def _inner_gap(self, stance: int) -> float:
+        """How far the capture point is inside of the inner edge of a foot, m."""
         side = 1.0 if stance == 0 else -1.0
-        local = self.turn.T @ (self.robot.feet_m[stance, :2] - xi)
-        return float(side * local[1] - SOLE_Y_M)
+        return float(-side * self._from_foot(stance, self.xi_m)[1] - SOLE_Y_M)
 
     def _wanted_gap(self) -> float:
-        """Gap at lift-off from which the foot can land where it should."""
-        s = self.s
-        grow = np.exp(self.omega * s.swing_s)
+        """Gap at lift-off from which the capture point ends where the swing should."""
+        s = self.settings
+        wide_m = s.capture_spread_m
         if self.is_squaring:
-            return float((abs((self.turn.T @ self.gap_ref)[1]) / 2 - SOLE_Y_M) / grow)
-        return float((s.capture_spread_m - SOLE_Y_M) / grow)
+            wide_m = float(abs((self.turn.T @ self.apart_m)[1]) / 2.0)
+        return float((wide_m - SOLE_Y_M) / np.exp(self._omega * s.swing_s))
+
+    # ----------------------------------------------------------------------------- the step
 
     def _aim(self, t: float) -> None:
-        """Where the swinging foot goes: where the clip has it, moved to where the capture point will be."""
-        self.press, landing_aim, _cost = self._plan(self.swing, max(self.s.swing_s - t, 0.0))
-        if t <= self.s.freeze * self.s.swing_s:
-            self.aim_xy, self.aim_yaw = landing_aim, self.heading
-
-    def _plan(self, foot: int, left_s: float) -> tuple[np.ndarray, np.ndarray, float]:
-        """Pressure point, place of the foot, and cost of swinging `foot` down in `left_s`."""
-        s, robot = self.s, self.robot
-        stance, side = 1 - foot, 1.0 if foot == 0 else -1.0
-        stance_xy = robot.feet_m[stance, :2]
-        nominal = side * self.gap_ref
+        """Renews where the standing foot presses, and, for most of the swing, where the other goes."""
+        s = self.settings
+        assert self.swing is not None
         share = 0.5 if self.is_squaring else s.capture_share
-        goal = stance_xy + nominal * share + self.xi_off
-        grow = np.exp(self.omega * left_s)
-        p = (goal - self.xi * grow) / (1 - grow) if left_s > 0.04 else self.xi
-        press = self._into_sole(stance, p)
-        landing = press + (self.xi - press) * grow
-        local = self.turn.T @ (landing - stance_xy)  # capture point at landing, from the standing foot
-        wish = self.turn.T @ nominal
-        aim = wish.copy()
-        aim[1] = side * max(side * aim[1], side * local[1] / s.max_share)
-        part = np.clip(local[1] / aim[1], 0.35, 1.0)
-        middle = self.xi_off_x
-        if local[0] > part * aim[0] + middle + s.front_m:
-            aim[0] = (local[0] - middle - s.front_m + s.over_m) / part
-        elif local[0] < part * aim[0] + middle - s.back_m:
-            aim[0] = (local[0] - middle + s.back_m - s.over_m) / part
-        reach = np.array(
+        step = self._plan(self.swing, max(s.swing_s - t, 0.0), share)
+        self._press_m = step.press_m
+        if t <= s.freeze * s.swing_s:
+            self._place_m, self._place_yaw = step.place_m, self._heading
+
+    def _plan(self, foot: int, left_s: float, share: float) -> Step:
+        """The step with `foot` that lands in `left_s`, the capture point at `share` between the feet."""
+        s, stance, side = self.settings, 1 - foot, 1.0 if foot == 0 else -1.0
+        standing_m = self.robot.feet_m[stance, :2]
+        apart = side * self.apart_m
+        grow = np.exp(self._omega * left_s)
+        press = self.xi_m
+        if left_s > 0.04:  # from here on nothing can be steered any more
+            goal = standing_m + share * apart + self.goal_off_m
+            press = (goal - self.xi_m * grow) / (1.0 - grow)
+        press = self._into_sole(stance, press)
+        xi = self._from_foot(stance, press + (self.xi_m - press) * grow)  # at landing
+        clip = self.turn.T @ apart
+        wide = max(side * clip[1], side * xi[1] / s.max_share)
+        part = np.clip(side * xi[1] / wide, 0.35, 1.0)
+        long = clip[0]
+        beyond = xi[0] - (part * clip[0] + self._ahead_m)
+        if abs(beyond) > s.reserve_m:
+            long += (beyond - np.sign(beyond) * (s.reserve_m - s.over_m)) / part
+        needed = np.array([long, side * wide])
+        place = np.array(
             [
-                np.clip(aim[0], -s.max_stride_m, s.max_stride_m),
-                side * np.clip(side * aim[1], s.min_spread_m, s.max_spread_m),
+                np.clip(long, -s.max_stride_m, s.max_stride_m),
+                side * np.clip(wide, s.min_spread_m, s.max_spread_m),
             ]
         )
-        outside = max(0.0, -side * local[1] - SOLE_Y_M)  # beyond the standing foot, away from this one
-        cost = np.abs(aim - reach).sum() + 1.5 * outside + 0.2 * np.abs(reach - wish).sum()
-        return press, stance_xy + self.turn @ reach, float(cost)
+        outside_m = max(
+            0.0, -side * xi[1] - SOLE_Y_M
+        )  # beyond the standing foot: a step cannot help
+        cost = np.abs(needed - place).sum() + 1.5 * outside_m + 0.2 * np.abs(place - clip).sum()
+        return Step(press, standing_m + self.turn @ place, float(cost))
 
-    def _into_sole(self, foot: int, p: np.ndarray) -> np.ndarray:
-        turn = _flat(self.yaw[foot])
-        local = turn.T @ (p - self.robot.feet_m[foot, :2])
-        local = np.clip(local, (SOLE_X_M[0] + 0.01, -SOLE_Y_M), (SOLE_X_M[1] - 0.01, SOLE_Y_M))
-        return self.robot.feet_m[foot, :2] + turn @ local
+    def _into_sole(self, foot: int, point_m: np.ndarray) -> np.ndarray:
+        """Nearest point of a sole, with a centimetre of reserve at heel and toe."""
+        turn, ankle_m = turn_z(self._yaw[foot])[:2, :2], self.robot.feet_m[foot, :2]
+        low, high = (SOLE_X_M[0] + 0.01, -SOLE_Y_M), (SOLE_X_M[1] - 0.01, SOLE_Y_M)
+        return ankle_m + turn @ np.clip(turn.T @ (point_m - ankle_m), low, high)
 
-    def _pressure(self) -> np.ndarray:
-        """Where the soles should press, m."""
-        s, robot, f, k = self.s, self.robot, self.frames, self.k
+    def _pressure(self, k: int) -> np.ndarray:
+        """Where the soles should press, shape (2,)."""
+        s, feet = self.settings, self.robot.feet_m[:, :2]
         if self.swing is not None:
-            return self.press
-        mid = robot.feet_m[:, :2].mean(0)
-        goal = mid + self.xi_off
-        gain = s.capture_gain
-        if self.shift is not None:
-            stance = 1 - self.shift
-            side = 1.0 if stance == 0 else -1.0
-            inner = self._wanted_gap() * 0.6 + SOLE_Y_M
-            local = self.turn.T @ (goal - robot.feet_m[stance, :2])
-            local[1] = -side * inner
-            if self.is_squaring:
-                local[0] = self.xi_off_x
-            goal = robot.feet_m[stance, :2] + self.turn @ local
-            gain = 2.0
-        rate = np.zeros(2)
+            return self._press_m
+        goal = feet.mean(axis=0) + self.goal_off_m
         if self.shift is None:
-            n = min(k + 1, len(f.com_m) - 1)
-            omega_ref = np.sqrt(GRAVITY_M_S2 / f.com_m[k, 2])
-            nxt = f.com_m[n, :2] + f.com_vel_m_s[n, :2] / omega_ref
-            now = f.com_m[k, :2] + f.com_vel_m_s[k, :2] / omega_ref
-            rate = self.turn @ (nxt - now) / spec.CONTROL_PERIOD_S
-        return self._near_soles(self.xi + gain * (self.xi - goal) - rate / self.omega)
+            rate = self.turn @ self.frames.xi_vel_m_s[k]
+            press = self.xi_m + s.capture_gain * (self.xi_m - goal) - rate / self._omega
+            return self._near_soles(press)
+        stance = 1 - self.shift
+        side = 1.0 if stance == 0 else -1.0
+        over = self._from_foot(stance, goal)
+        over[1] = -side * (0.6 * self._wanted_gap() + SOLE_Y_M)
+        if self.is_squaring:
+            over[0] = self._ahead_m
+        goal = feet[stance] + self.turn @ over
+        return self._near_soles(self.xi_m + s.shift_gain * (self.xi_m - goal))
 
-    def _near_soles(self, p: np.ndarray) -> np.ndarray:
-        """A point moved to within `press_out_m` of the soles, on the line to the middle of the feet."""
-        soles = _soles(self.robot.feet_m, self.yaw).reshape(-1, 2)
+    def _near_soles(self, press_m: np.ndarray) -> np.ndarray:
+        """A point moved to within `press_out_m` of the soles, towards their middle."""
+        soles = self._soles_m()
         middle = soles.mean(axis=0)
-        reach = ((soles - middle) @ _DIRECTIONS.T).max(axis=0) + self.s.press_out_m
-        along = (p - middle) @ _DIRECTIONS.T
-        return middle + (p - middle) / max(1.0, (along / reach).max())
+        reach = ((soles - middle) @ _DIRECTIONS.T).max(axis=0) + self.settings.press_out_m
+        away = press_m - middle
+        return middle + away / max(1.0, float((away @ _DIRECTIONS.T / reach).max()))
 
-    # ------------------------------------------------------------------------------- solve
+    # -------------------------------------------------------------------------- accelerations
 
-    def _solve(self, p_des: np.ndarray) -> np.ndarray:
-        s, robot, f, k = self.s, self.robot, self.frames, self.k
-        data = robot.data
-        qvel = data.qvel
-        rows: list[np.ndarray] = []
-        rhs: list[np.ndarray] = []
-
-        def add(weight, matrix, value):
-            rows.append(np.atleast_2d(matrix) * np.atleast_1d(weight)[:, None])
-            rhs.append(np.atleast_1d(value) * weight)
-
-        turn3 = _turn3(self.heading)
-        # centre of mass: c'' = (M[:3] q'' + h[:3]) / m - g
-        jac_com = robot.inertia[:3] / robot.mass
-        bias_com = robot.bias[:3] / robot.mass - np.array([0, 0, GRAVITY_M_S2])
-        acc_xy = self.omega**2 * (robot.com_m[:2] - p_des)
-        ground = robot.feet_m[:, 2].mean() if self.swing is None else robot.feet_m[1 - self.swing, 2]
-        z_ref = f.com_m[k, 2] - f.feet_m[k, :, 2].mean() + ground
-        acc_z = s.height_gain[0] * (z_ref - robot.com_m[2]) + s.height_gain[1] * (
-            f.com_vel_m_s[k, 2] - robot.com_vel[2]
-        )
-        add(np.array([s.com_weight, s.com_weight, s.height_weight]), jac_com, np.array([*acc_xy, acc_z]) - bias_com)
-        # trunk
-        for body, rot, vel in zip(robot.trunk, f.trunk, f.trunk_vel_rad_s, strict=True):
-            jac, dot = robot.jacobian(body, data.xpos[body])
-            error = _rotation_error(turn3 @ rot[k], data.xmat[body].reshape(3, 3))
-            acc = s.trunk_gain[0] * error + s.trunk_gain[1] * (turn3 @ vel[k] - jac[3:] @ qvel)
-            add(np.full(3, s.trunk_weight), jac[3:], acc - dot[3:])
-        # posture
-        legs, waist, arms = s.posture_weight
-        weight = np.repeat([legs, waist, arms], [12, 3, 14])
+    def _follow(self, k: int, press_m: np.ndarray) -> np.ndarray:
+        """Servo targets for all that is wanted at once, shape (29,)."""
+        s, robot, f, gain = self.settings, self.robot, self.frames, self.settings.posture_gain
+        standing = self._standing()
+        acc_xy = self._omega**2 * (robot.com_m[:2] - press_m)
+        lift_m = f.com_m[k, 2] - f.feet_m[k, :, 2].min() + robot.feet_m[standing, 2].mean()
+        acc_z = gain.p * (lift_m - robot.com_m[2])
+        acc_z += gain.d * (f.com_vel_m_s[k, 2] - robot.com_vel_m_s[2])
+        posture = f.qacc[k, 6:] + gain.p * (f.qpos[k, 7:] - robot.joint_pos)
+        posture += gain.d * (f.qvel[k, 6:] - robot.qvel[6:])
+        weight = np.repeat([s.leg_weight, s.waist_weight, s.arm_weight], [12, 3, 14])
         if self.swing is not None:
-            weight[6 * self.swing : 6 * self.swing + 6] = s.swing_posture_weight
-        select = np.zeros((spec.N_JOINTS, NV))
-        select[:, 6:] = np.eye(spec.N_JOINTS)
-        acc = (
-            f.qacc[k, 6:]
-            + s.posture_gain[0] * (f.qpos[k, 7:] - data.qpos[7:])
-            + s.posture_gain[1] * (f.qvel[k, 6:] - qvel[6:])
-        )
-        add(weight, select, acc)
-        # feet and forces
-        generators = []
-        for foot in (0, 1):
-            body = robot.feet[foot]
-            center = robot.feet_m[foot] + robot.foot_rot[foot] @ _SOLE_CENTER
-            if foot == self.swing:
-                jac, dot = robot.jacobian(body, robot.feet_m[foot])
-                acc = self._swing_acceleration(jac @ qvel)
-                add(np.full(6, s.swing_weight), jac, acc - dot)
-                continue
-            jac, dot = robot.jacobian(body, center)
-            acc = -s.stance_damping * (jac @ qvel)
-            add(np.full(6, s.stance_weight), jac, acc - dot)
-            mu = 0.7 * robot.friction
-            edges = np.array([(mu, 0.0, 1.0), (-mu, 0.0, 1.0), (0.0, mu, 1.0), (0.0, -mu, 1.0)])
-            lever = (_CORNERS - _SOLE_CENTER) @ robot.foot_rot[foot].T
-            torque = np.cross(lever[:, None], edges[None]).reshape(-1, 3)
-            wrench = np.hstack([np.tile(edges, (4, 1)), torque])
-            generators.append(jac.T @ wrench.T)
-        push = np.hstack(generators)
-        n = push.shape[1]
-        scale = s.dynamics_weight / robot.mass
-        a = np.vstack([*rows, robot.inertia[:6] * scale])
-        b = np.concatenate([*rhs, -robot.bias[:6] * scale])
-        g = np.zeros((len(a), n))
-        g[-6:] = -push[:6] * scale
-        q, r = np.linalg.qr(a, mode="complete")
-        rest = q[:, NV:].T
-        stacked = np.vstack([rest @ g, s.force_weight * np.eye(n)])
-        force, _ = nnls(stacked, np.concatenate([rest @ b, np.zeros(n)]))
-        qacc = np.linalg.solve(r[:NV], (q.T @ (b - g @ force))[:NV])
-        self.want, self.qacc, self.qpcom = np.array([*acc_xy, acc_z]), qacc, jac_com @ qacc + bias_com
-        tau = (robot.inertia @ qacc + robot.bias - push @ force)[6:]
-        self.tau = tau
-        effort = np.array(spec.EFFORT_N_M)
-        tau = np.clip(tau, -effort, effort)
-        dt = spec.CONTROL_PERIOD_S
-        joint_q, joint_v, joint_a = data.qpos[7:], qvel[6:], np.clip(qacc[6:], -200, 200)
-        ahead_v = joint_v + joint_a * dt / 2
-        ahead_q = joint_q + joint_v * dt / 2 + joint_a * dt * dt / 6
-        target = ahead_q + (tau + robot.kd * ahead_v) / robot.kp
-        return np.clip(target, self.low, self.high)
+            weight[6 * self.swing : 6 * self.swing + 6] = s.swing_leg_weight
+        com_weight = np.array([s.com_weight, s.com_weight, s.height_weight])
+        tasks = [
+            robot.move_com(com_weight, np.array([*acc_xy, acc_z])),
+            robot.move_joints(weight, posture),
+        ]
+        turn = turn_z(self._heading)
+        for part in (0, 1):
+            wanted = Turn(turn @ f.trunk[part, k], turn @ f.trunk_vel_rad_s[part, k])
+            tasks.append(robot.turn_trunk(part, s.trunk_weight, wanted, gain))
+        tasks += [robot.hold_foot(i, s.stance_weight, s.stance_damping_1_s) for i in standing]
+        if self.swing is not None:
+            tasks.append(
+                robot.move_foot(self.swing, s.swing_weight, self._swing_path(), s.swing_gain)
+            )
+        return robot.targets(tasks, standing)
 
-    def _swing_acceleration(self, velocity: np.ndarray) -> np.ndarray:
-        s, robot, foot = self.s, self.robot, self.swing
-        t = self.since * spec.CONTROL_PERIOD_S
+    def _swing_path(self) -> Path:
+        """Quintic in the plane, a bump upwards, and down at constant speed once the time is over."""
+        s, t = self.settings, self._since * spec.CONTROL_PERIOD_S
         x = min(t / s.swing_s, 1.0)
-        blend = x**3 * (10 - 15 * x + 6 * x * x)
-        rate = 30 * x**2 * (1 - x) ** 2 / s.swing_s
-        bend = 60 * x * (1 - x) * (1 - 2 * x) / s.swing_s**2
-        way = np.array([*(self.aim_xy - self.start_m[:2]), 0.0])
-        pos = self.start_m + blend * way
-        vel, acc = rate * way, bend * way
-        h = s.lift_m
-        pos[2] += h * 16 * x * x * (1 - x) ** 2
-        vel[2] += h * 32 * x * (1 - x) * (1 - 2 * x) / s.swing_s
-        acc[2] += h * 32 * (1 - 6 * x + 6 * x * x) / s.swing_s**2
-        late = t - s.swing_s
-        if late > -0.04:
-            pos[2] -= 0.3 * (late + 0.04)
-            vel[2] -= 0.3
-        kp, kd = s.swing_gain
-        linear = acc + kp * (pos - robot.feet_m[foot]) + kd * (vel - velocity[:3])
-        error = _rotation_error(_turn3(self.aim_yaw), robot.foot_rot[foot])
-        angular = kp * error - kd * velocity[3:]
-        return np.concatenate([linear, angular])
+        way = np.array([*(self._place_m - self._start_m[:2]), 0.0])
+        pos = self._start_m + way * x**3 * (10.0 - 15.0 * x + 6.0 * x * x)
+        vel = way * 30.0 * x**2 * (1.0 - x) ** 2 / s.swing_s
+        acc = way * 60.0 * x * (1.0 - x) * (1.0 - 2.0 * x) / s.swing_s**2
+        pos[2] += s.lift_m * 16.0 * (x * (1.0 - x)) ** 2
+        vel[2] += s.lift_m * 32.0 * x * (1.0 - x) * (1.0 - 2.0 * x) / s.swing_s
+        acc[2] += s.lift_m * 32.0 * (1.0 - 6.0 * x + 6.0 * x * x) / s.swing_s**2
+        late_s = t - s.swing_s + 2.0 * spec.CONTROL_PERIOD_S
+        if late_s > 0.0:
+            pos[2] -= s.descent_m_s * late_s
+            vel[2] -= s.descent_m_s
+        return Path(pos, vel, acc, self._place_yaw)
+
+
+_DIRECTIONS = np.array(
+    [(np.cos(a), np.sin(a)) for a in np.linspace(0.0, 2.0 * np.pi, 32, endpoint=False)]
+)
+
+
+def depth_in_hull(points_m: np.ndarray, at_m: np.ndarray) -> float:
+    """Distance of a point to the nearest supporting line of points in 32 directions, negative outside.
+
+    d = min over unit n of (max_i n . p_i - n . x).
+    """
+    return float(((points_m - at_m) @ _DIRECTIONS.T).max(axis=0).min())
+
+
+def _omega(height_m: np.ndarray | float) -> np.ndarray:
+    """sqrt(g / height), 1/s."""
+    return np.sqrt(spec.SCENE.gravity_m_s2 / np.maximum(height_m, MIN_HEIGHT_M))
