@@ -180,10 +180,9 @@ class TrackingEnv:
             Observations (groups `policy` (N, 160 H) and `critic` (N, 286)), rewards (N,), dones (N,), and
             extras with `time_outs` (N,), `log` and `falls` (N,).
         """
-        self.previous_action, self.action = (
-            self.action,
-            actions.detach().to(self.device, torch.float32),
-        )
+        # A copy: a reset clears it, and the caller's may be what a learner still has to store.
+        given = actions.detach().to(self.device, torch.float32, copy=True)
+        self.previous_action, self.action = self.action, given
         self._push()
         self.sim.step(self.controls(), spec.TRAIN_SUBSTEPS)
         self.frame += 1

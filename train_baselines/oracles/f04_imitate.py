@@ -367,7 +367,7 @@ def main(arguments: Arguments) -> None:
         raise UserError("--base corrects the tracker's own gains: give it one task and no --steps")
     settings = replace(Settings(), rounds=arguments.rounds)
     if arguments.steps:
-        settings = replace(settings, steps=True, hidden=(384, 192))
+        settings = replace(settings, steps=True)
     if arguments.base:
         base = LqgSettings()
         settings = replace(

@@ -113,6 +113,15 @@ def test_finished_robots_restart_and_their_history_is_empty():
     assert (observation["policy"][1, : spec.OBS_DIM] != 0).any()
 
 
+def test_a_reset_leaves_the_given_actions_alone():
+    e = env(2)
+    e.frame[0] = e.last_frame - 1  # ends in this step
+    actions = torch.ones(2, spec.ACTION_DIM)
+    _, _, dones, _ = e.step(actions)
+    assert dones[0] == 1 and (e.action[0] == 0).all()
+    assert (actions == 1).all()
+
+
 def test_episodes_start_more_often_where_robots_fall():
     e = env(1)
     assert e.starts.probabilities().unique().numel() == 1  # nothing has failed yet
