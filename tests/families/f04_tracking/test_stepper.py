@@ -115,9 +115,7 @@ def play(slug: str, profile: str, trials: int) -> np.ndarray:
         )
         trial = task.Trial(clip, drawn)
         expert, bias = Stepper(frames(slug), trial.g1), np.array(drawn.dynamics.encoder_bias_rad)
-        record = task.play(
-            trial, lambda _, e=expert, t=trial, b=bias: e.action(t.frame, t.data, b)
-        )
+        record = task.play(trial, lambda _, e=expert, t=trial, b=bias: e.action(t.frame, t.data, b))
         t, u = metrics.tracking(record.error_m), metrics.survival(record.executed)
         scores.append(metrics.score(t, u, metrics.jerk(record.action), limit, record.is_fall))
     return np.array(scores)
