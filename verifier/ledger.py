@@ -36,7 +36,10 @@ class LedgerView:
     def record(self) -> LedgerRecord:
         """What the verification report says of it."""
         return LedgerRecord(
-            trust=self.trust, session_id=self.report.session_id, records=self.report.records
+            trust=self.trust,
+            session_id=self.report.session_id,
+            records=self.report.records,
+            recoveries=self.report.recoveries,
         )
 
 

@@ -43,6 +43,8 @@ EXIT_REWARD, EXIT_USAGE, EXIT_INFRASTRUCTURE, EXIT_ISOLATION, EXIT_INTERRUPTED =
 LOG_LIMIT_BYTES = 2**20
 """Largest `worker.log`."""
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+INCOMPLETE = "ledger_incomplete"
+"""Flag of a session whose broker died in it and went on."""
 KEPT = "submission"
 """Folder of OUT that keeps the frozen copy."""
 
@@ -237,12 +239,18 @@ class Run:
             finished_at=_now(),
             wall_s=time.monotonic() - self._start_s,
             errors=[ErrorRecord(code=error.code, message=error.message)] if error else [],
-            flags=known.flags,
+            flags=[*known.flags, *self._flags(known)],
             thresholds=known.thresholds,
             ledger=known.ledger,
             extra=known.extra,
             command=self.request.command(),
         )
+
+    @staticmethod
+    def _flags(result: FamilyResult) -> list[str]:
+        """What a person should look at, whatever the family says."""
+        recovered = result.ledger is not None and result.ledger.recoveries > 0
+        return [INCOMPLETE] if recovered else []
 
     def _isolation(self) -> IsolationRecord | None:
         if self.plan is None:
