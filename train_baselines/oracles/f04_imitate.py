@@ -37,7 +37,8 @@ from rle import seeds
 from rle.errors import UserError
 from train_baselines.oracles.f04_lqg import MEASURED, KalmanLqr
 from train_baselines.oracles.f04_lqg import Settings as LqgSettings
-from train_baselines.oracles.f04_stepper import Stepper, frames_of
+from train_baselines.oracles.f04_pendulum import frames_of
+from train_baselines.oracles.f04_stepper import Stepper
 from train_baselines.oracles.f04_tracker import NV, Tracker
 from train_baselines.oracles.f04_tracker import Settings as TrackerSettings
 

@@ -11,9 +11,10 @@ from families.f04_tracking import draws, metrics, scene, spec, task
 from families.f04_tracking.reference import load_clip
 from rle import seeds
 from train_baselines.oracles import f04_stepper, f04_whole_body
-from train_baselines.oracles.f04_stepper import Stepper, depth_in_hull
+from train_baselines.oracles.f04_pendulum import depth_in_hull, frames_of
+from train_baselines.oracles.f04_stepper import Stepper
 
-frames = functools.cache(lambda slug: f04_stepper.frames_of(load_clip(slug)))
+frames = functools.cache(lambda slug: frames_of(load_clip(slug)))
 """What the controller knows of a clip."""
 
 
