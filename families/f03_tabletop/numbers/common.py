@@ -98,3 +98,17 @@ SIDE_CAMERA_XYZ_M = (-0.5, 0.35, 1.05)
 """Left camera in the frame of the robot's fixed support; the right one has -y. Source: published."""
 SIDE_FOVY_DEG = 60.0
 """Source: published."""
+
+
+class Film(Frozen):
+    """How the film of a trial is drawn from a replay of its record. Source: ours."""
+
+    target_m: tuple[float, float, float]
+    distance_m: float
+    azimuth_deg: float
+    elevation_deg: float = -20.0
+    fps: float = 20.0
+    max_frames: int = 600
+    """Longer attempts are shown faster."""
+    seen_px: int = 256
+    """Side of the pictures of what the cameras saw."""
