@@ -22,6 +22,7 @@ import numpy as np
 
 from .protocol import (
     MAX_REPLY_BYTES,
+    MAX_REQUEST_BYTES,
     Array,
     Auth,
     Call,
@@ -315,7 +316,14 @@ class Client:
     def _ask(self, request: Request, kind: Any) -> Any:
         if os.getpid() != self._pid:
             raise ForkedClientError("this client was made before fork(); connect in this process")
-        reply = _reply_decoder.decode(self._transport.round_trip(encode(request)))
+        body = encode(request)
+        if len(body) > MAX_REQUEST_BYTES:
+            raise BadRequestError(
+                f"the request has {len(body)} bytes, at most {MAX_REQUEST_BYTES} are accepted; "
+                "nothing was sent",
+                self._status,
+            )
+        reply = _reply_decoder.decode(self._transport.round_trip(body))
         self._status = reply.status
         if isinstance(reply, Ok):
             return msgspec.msgpack.decode(reply.result, type=kind)

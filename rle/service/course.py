@@ -18,16 +18,19 @@ import msgspec
 import rle
 from rle import seeds
 from rle.service.adapter import SessionSpec, TrialPlan
-from rle.service.protocol import PROTOCOL, Ended, ErrorKind, Scalar, from_array
+from rle.service.protocol import PROTOCOL, Ended, Scalar, from_array
 from rle.service.record.keys import SigningKey
 from rle.service.record.ledger import FORMAT, Kind, Ledger, LedgerFull
 from rle.service.record.walk import Walk
 from rle.service.rules.phases import FINISHED
+from rle.service.rules.prepare import Refusal
 from rle.service.supervisor import Link, WorkerFailed
 from rle.service.worker import Done, Measure, Open
 
 log = logging.getLogger(__name__)
 _SALT_DOMAIN = b"rle-salt"
+SIM_UNAVAILABLE = "sim_unavailable"
+"""End reason of a session whose simulator could not open a scored scene: our failure, never a score."""
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,14 +52,6 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     @property
     def digest(self) -> str:
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
-
-
-class Refusal(Exception):
-    """A request that is answered with an error."""
-
-    def __init__(self, kind: ErrorKind, message: str) -> None:
-        super().__init__(message)
-        self.kind, self.message = kind, message
 
 
 class Course:
@@ -148,9 +143,21 @@ class Course:
     # -------------------------------------------------------------------------------------- trials
 
     def open_next(self) -> None:
-        """Opens the next trial where the phase opens it by itself."""
-        if self.walk.phases.opens_by_itself:
+        """Opens the next trial where the phase opens it by itself.
+
+        A later trial that cannot open ends the session, so that nobody is scored for it.
+
+        Raises:
+            Refusal: The first trial cannot open; the next start of the broker tries again.
+        """
+        if not self.walk.phases.opens_by_itself:
+            return
+        try:
             self.open_trial(None, None)
+        except Refusal:
+            if not self.walk.trials:
+                raise
+            self.end(SIM_UNAVAILABLE, "phase_closed", measure=False)
 
     def open_trial(self, task: str | None, seed: int | None) -> None:
         """Opens the next trial; a simulator that fails gets a second try."""

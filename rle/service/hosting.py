@@ -19,7 +19,7 @@ from rle.errors import UserError
 from rle.seeds import PRACTICE_SALT
 from rle.service.adapter import SessionSpec, session_spec
 from rle.service.broker import Broker, control, listen_tcp, listen_unix
-from rle.service.course import Profile
+from rle.service.course import Course, Profile
 from rle.service.protocol import ProtocolError
 from rle.service.record.keys import SigningKey
 from rle.service.record.ledger import ACTIONS_NAME, LEDGER_NAME
@@ -139,10 +139,10 @@ def _broker(
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     env = {**os.environ, "MUJOCO_GL": profile.gl}
     link = Supervisor(spec, folder / WORKER_LOG, env)
-    session = Session(
+    course = Course(
         spec, folder, link, key=key, salt=salt, profile=profile, session_index=session_index
     )
-    return Broker(session, listener, control_path=control_path, token=token)
+    return Broker(Session(course), listener, control_path=control_path, token=token)
 
 
 def export(state: Path, target: Path, *, session: Path | None = None) -> Path:

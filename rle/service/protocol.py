@@ -39,6 +39,18 @@ class ProtocolError(Exception):
     """Bytes that are not this protocol: the connection ends."""
 
 
+class FrameTooLong(ProtocolError):
+    """A frame whose stated length is over the limit; none of its body has been read.
+
+    Attributes:
+        length: Stated length, bytes.
+    """
+
+    def __init__(self, length: int, limit: int) -> None:
+        super().__init__(f"frame of {length} bytes; at most {limit} are accepted")
+        self.length = length
+
+
 class Wire(msgspec.Struct, tag_field="op", forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Base of every message."""
 
@@ -343,7 +355,8 @@ def recv_frame(
         frame_s: Longest time from the first byte to the last.
 
     Raises:
-        ProtocolError: Too long a frame, or the peer closed inside one.
+        FrameTooLong: The frame is over the limit.
+        ProtocolError: The peer closed inside a frame.
         TimeoutError: A deadline passed.
     """
     _wait(sock, None if idle_s is None else time.monotonic() + idle_s)
@@ -354,8 +367,19 @@ def recv_frame(
     head = first + _recv_exactly(sock, _LENGTH.size - len(first), end)
     (length,) = _LENGTH.unpack(head)
     if length > limit:
-        raise ProtocolError(f"frame of {length} bytes; at most {limit} are accepted")
+        raise FrameTooLong(length, limit)
     return _recv_exactly(sock, length, end)
+
+
+def skip_frame(sock: socket.socket, length: int, frame_s: float = FRAME_S) -> None:
+    """Reads and drops the body of a frame that was too long, so that the next one can be read.
+
+    Raises:
+        ProtocolError, TimeoutError: As `recv_frame`.
+    """
+    end = time.monotonic() + frame_s
+    while length > 0:
+        length -= len(_recv_exactly(sock, min(length, 1 << 16), end))
 
 
 def _recv_exactly(sock: socket.socket, count: int, end: float | None) -> bytes:

@@ -17,7 +17,7 @@ from rle.report import read_report
 from rle.seeds import PRACTICE_SALT
 from rle.service import embedded
 from rle.service.adapter import StepOutcome
-from rle.service.course import Profile
+from rle.service.course import Course, Profile
 from rle.service.record import SigningKey
 
 EVIDENCE = {
@@ -216,10 +216,11 @@ def forge(tmp_path, deployment, kind):
         from rle.service.session import Session
         from rle.service.supervisor import InProcess
 
-        session = Session(
+        course = Course(
             spec, hand, InProcess(spec, adapter), key=key, salt=SALT, profile=deployed(),
             session_index=1,
         )  # fmt: skip
+        session = Session(course)
         session.start()
         session.seal("collected")
         session.close()
