@@ -131,6 +131,11 @@ class LedgerRecord(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str
     records: int
     replay: Literal["match", "diverged", "skipped"] = "skipped"
+    """Whether the recorded actions lead to the recorded measurements again (`--replay scored`)."""
+    differences: list[str] = []
+    """Where the replay led elsewhere."""
+    validation: bool = False
+    """The session answered the reference solvers' questions: never ranked."""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):

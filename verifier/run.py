@@ -27,6 +27,7 @@ from rle.report import (
     ErrorRecord,
     FamilyResult,
     IsolationRecord,
+    LedgerRecord,
     Outcome,
     Report,
     Row,
@@ -165,6 +166,7 @@ class Run:
             log_folder=logs,
             jobs=self.request.jobs,
             partial=self.request.partial,
+            replay=self.request.replay,
             require_ledger_trust=self.request.require_ledger_trust,
         )
 
@@ -227,7 +229,8 @@ class Run:
             practice=self.salt is None
             or self.salt.practice
             or (known.ledger is not None and known.ledger.trust == "practice"),
-            validation="RLE_VALIDATION" in os.environ,
+            validation="RLE_VALIDATION" in os.environ
+            or (known.ledger is not None and known.ledger.validation),
             scored=known.scored,
             reference=known.reference,
             options=self.request.options,
@@ -237,7 +240,7 @@ class Run:
             finished_at=_now(),
             wall_s=time.monotonic() - self._start_s,
             errors=[ErrorRecord(code=error.code, message=error.message)] if error else [],
-            flags=known.flags,
+            flags=known.flags + _ledger_flags(known.ledger),
             thresholds=known.thresholds,
             ledger=known.ledger,
             extra=known.extra,
@@ -295,6 +298,11 @@ def interruptible() -> Generator[None]:
 def _ignore_signals() -> None:
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
+
+
+def _ledger_flags(ledger: LedgerRecord | None) -> list[str]:
+    """What a person should look at in a session record."""
+    return ["replay_diverged"] if ledger is not None and ledger.replay == "diverged" else []
 
 
 def _now() -> str:

@@ -151,6 +151,24 @@ class TrialPlan(Frozen):
         return seeds.stream(self.key, stream, *ids)
 
 
+def trial_plan(
+    spec: "SessionSpec", phase: PhaseSpec, trial: int, salt: bytes, *, task: str | None = None,
+    seed: int | None = None, resume: dict[str, Scalar] | None = None,
+) -> TrialPlan:  # fmt: skip
+    """Plan of one trial; its key is public in development and salted where it is scored."""
+    is_free = phase.kind == "development"
+    key = seeds.trial_key(
+        spec.task.split("/")[0],
+        spec.draw_key,
+        "public" if is_free else "hidden",
+        (seed if seed is not None else 0) if is_free else trial,
+        salt,
+    )
+    return TrialPlan(
+        phase=phase.name, kind=phase.kind, trial=trial, key=key, task=task, resume=resume or {}
+    )
+
+
 class StepOutcome(Frozen):
     """What one control step led to."""
 

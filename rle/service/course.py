@@ -16,8 +16,7 @@ from typing import Any
 import msgspec
 
 import rle
-from rle import seeds
-from rle.service.adapter import SessionSpec, TrialPlan
+from rle.service.adapter import SessionSpec, TrialPlan, trial_plan
 from rle.service.protocol import PROTOCOL, Ended, Scalar, from_array
 from rle.service.record.keys import SigningKey
 from rle.service.record.ledger import FORMAT, Kind, Ledger, LedgerFull
@@ -184,21 +183,9 @@ class Course:
     def _plan(
         self, number: int, task: str | None, seed: int | None, resume: dict[str, Scalar]
     ) -> TrialPlan:
-        """Derived key of a trial: public in development, salted where it is scored."""
         phase = self.walk.phases.current
         assert phase is not None
-        family = self.spec.task.split("/")[0]
-        is_free = phase.kind == "development"
-        key = seeds.trial_key(
-            family,
-            self.spec.draw_key,
-            "public" if is_free else "hidden",
-            (seed if seed is not None else 0) if is_free else number,
-            self._salt,
-        )
-        return TrialPlan(
-            phase=phase.name, kind=phase.kind, trial=number, key=key, task=task, resume=resume
-        )
+        return trial_plan(self.spec, phase, number, self._salt, task=task, seed=seed, resume=resume)
 
     def close_trial(self, ended: Ended, *, measure: bool = True) -> None:
         """Takes the final measurement and closes the live trial."""
