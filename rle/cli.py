@@ -33,10 +33,20 @@ COMMANDS: dict[str, Any] = {
 }
 
 
-def parser_type() -> Any:
-    """The union of all commands, as tyro reads it."""
+def parser_type(chosen: str = "") -> Any:
+    """The union of all commands, as tyro reads it.
+
+    Args:
+        chosen: Command whose whole help is shown; of the others the list shows the first paragraph.
+    """
     members = [
-        Annotated[command, tyro.conf.subcommand(name=name, description=command.__doc__)]
+        Annotated[
+            command,
+            tyro.conf.subcommand(
+                name=name,
+                description=command.__doc__ if name == chosen else _first(command.__doc__),
+            ),
+        ]
         for name, command in COMMANDS.items()
     ]
     union = members[0]
@@ -45,13 +55,17 @@ def parser_type() -> Any:
     return union
 
 
+def _first(text: str | None) -> str:
+    return (text or "").strip().split("\n\n")[0]
+
+
 def main(argv: list[str] | None = None) -> None:
     """Parses, runs, and turns user errors into one line and exit code 2; a bug keeps its traceback."""
     args = list(sys.argv[1:] if argv is None else argv)
     if not args:
         args = ["--help"]
     command, unknown = tyro.cli(
-        parser_type(),
+        parser_type(args[0]),
         prog="rle",
         description=DESCRIPTION,
         args=args,

@@ -17,6 +17,7 @@ import msgspec
 
 from rle.errors import UserError
 from rle.seeds import PRACTICE_SALT
+from rle.service import manual, wheel
 from rle.service.adapter import SessionSpec, session_spec
 from rle.service.broker import Broker, control, listen_tcp, listen_unix
 from rle.service.course import Course, Profile
@@ -74,6 +75,10 @@ class Practice(msgspec.Struct, frozen=True, kw_only=True):
     token_file: Path | None
     folder: Path
     """Session folder; a hand-over folder for `rle verify` when the session is over."""
+    client: Path
+    """The wheel of `rle_client`, which Python imports as it is."""
+    manual: Path
+    """Manual page of the task."""
 
 
 def practice(
@@ -117,7 +122,12 @@ def practice(
         spec, profile, SigningKey.load(key_file), PRACTICE_SALT, folder, listener=listener,
         control_path=home / "control.sock", token=token, session_index=index,
     )  # fmt: skip
-    return broker, Practice(address=address, token_file=token_file, folder=folder)
+    client = wheel.build(home / "client", wheel.family_clients())
+    page = home / "MANUAL.md"
+    page.write_text(manual.manual(spec))
+    return broker, Practice(
+        address=address, token_file=token_file, folder=folder, client=client, manual=page
+    )
 
 
 def runtime_folder() -> Path:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import rle
+from rle import registry
 
 NAME = "rle_client"
 _INIT = '''"""Client of the metered simulator service: `rle_client.connect()`."""
@@ -34,6 +35,16 @@ def sources(extra: Mapping[str, Path] | None = None) -> dict[str, str]:
     files |= {name: (here / name).read_text() for name in ("protocol.py", "client.py")}
     files |= {name: path.read_text() for name, path in (extra or {}).items()}
     return files
+
+
+def family_clients() -> dict[str, Path]:
+    """Client modules that landed families add to the package: their room `client` as `fNN.py`."""
+    base = Path(rle.__file__).parent.parent
+    paths = {
+        f"{family}.py": base / registry.PACKAGES[family].replace(".", "/") / "client.py"
+        for family in registry.landed_families()
+    }
+    return {name: path for name, path in paths.items() if path.is_file()}
 
 
 def build(folder: Path, extra: Mapping[str, Path] | None = None) -> Path:
