@@ -37,12 +37,16 @@ from rle.service.protocol import (
     send_frame,
     skip_frame,
 )
+from rle.service.rules.prepare import Refusal
 from rle.service.session import Session
 
 log = logging.getLogger(__name__)
 TICK_S = 0.1
 """Period of the clock; a dead idle worker is noticed within two of them."""
 AUTH_S = 10.0
+PREEMPT_S = 30.0
+"""What a request in flight gets when the control socket ends a phase. Source: a batch of 200 steps takes
+14 s on a slow core."""
 
 
 class ControlRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -79,6 +83,8 @@ class Broker:
         self._lease_lock = threading.Lock()
         self.frame_s = FRAME_S
         """Deadline of a frame from and to the agent, s (tests shorten it)."""
+        self.patience_s = PREEMPT_S
+        """How long a control operation waits for a request in flight, s (tests shorten it)."""
         self._busy = threading.Event()
         self._stop = threading.Event()
         self._control = None if control_path is None else _bind_control(control_path)
@@ -180,19 +186,22 @@ class Broker:
         if request.op not in ("status", "seal", "advance", "checkpoint"):
             return {"ok": False, "message": f"unknown control operation {request.op!r}"}
         try:
-            if request.op == "seal":
+            if request.op in ("seal", "advance"):
                 self._drop_lease()
+                self.session.preempt(self.patience_s)
+            if request.op == "seal":
                 self.session.seal(request.reason)
             elif request.op == "advance":
-                self._drop_lease()
                 self.session.advance(request.to)
             elif request.op == "checkpoint":
                 self.session.checkpoint()
-        except BadRequest as refusal:
+        except (BadRequest, Refusal) as refusal:
             return {"ok": False, "message": str(refusal)}
         return {
             "ok": True,
             "sealed": self.session.is_closing,
+            "phases": [phase.name for phase in self.session.spec.phases],
+            "pids": [os.getpid(), *self.session.worker_pids()],
             "status": msgspec.to_builtins(self.session.status()),
         }
 
@@ -274,7 +283,9 @@ def listen_tcp(address: str) -> socket.socket:
     return sock
 
 
-def control(path: Path, op: str, *, timeout_s: float = 240.0, **fields: str) -> dict[str, Any]:
+def control(
+    path: Path, op: str, *, timeout_s: float = 240.0, reason: str = "collected", to: str = ""
+) -> dict[str, Any]:
     """One request to a broker's control socket.
 
     Raises:
@@ -282,7 +293,7 @@ def control(path: Path, op: str, *, timeout_s: float = 240.0, **fields: str) -> 
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.connect(str(path))
-        send_frame(sock, encode(ControlRequest(op=op, **fields)))
+        send_frame(sock, encode(ControlRequest(op=op, reason=reason, to=to)))
         body = recv_frame(sock, MAX_REQUEST_BYTES, idle_s=timeout_s)
     if body is None:
         raise ProtocolError("the broker closed the control connection")

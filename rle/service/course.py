@@ -77,6 +77,8 @@ class Course:
         self.walk = Walk(spec)
         self.is_closing = False
         """The record is sealed or cannot be written: no further request changes anything."""
+        self.may_reopen = True
+        """False when the session is being ended: a lost trial closes."""
         self._salt = salt
         if self.ledger.records:
             self._resume()
@@ -234,7 +236,11 @@ class Course:
         phase = self.walk.phases.current
         if not self.walk.phases.live or trial is None or phase is None:
             return
-        may_reopen = self.spec.on_sim_error == "reopen_once" and phase.kind != "development"
+        may_reopen = (
+            self.may_reopen
+            and self.spec.on_sim_error == "reopen_once"
+            and phase.kind != "development"
+        )
         if may_reopen and trial.sim_errors == 1:
             try:
                 plan = self._plan(trial.trial, None, None, self.walk.counters)

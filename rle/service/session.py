@@ -307,6 +307,16 @@ class Session:
                 self._course.expire()
                 self._course.notice_death()
 
+    def preempt(self, patience_s: float) -> None:
+        """Before a control operation: a request still in flight after `patience_s` is ended as a
+        simulator failure, and its trial closes instead of starting again.
+        """
+        if self._lock.acquire(timeout=patience_s):
+            self._lock.release()
+        else:
+            self._course.may_reopen = False
+            self._course.link.abort()
+
     def seal(self, reason: str) -> None:
         """Ends the session from outside; a second call changes nothing."""
         with self._lock, self._course.guard():
@@ -335,6 +345,11 @@ class Session:
         with self._lock, self._course.guard():
             if not self.is_closing and self._walk.pending is None:
                 self._course.checkpoint()
+
+    def worker_pids(self) -> list[int]:
+        """Process of the simulator, where it has one of its own and lives."""
+        pid = getattr(self._course.link, "pid", None)
+        return [] if pid is None else [pid]
 
     def lease(self, state: str) -> None:
         """Records a client coming or going, with the connections refused since the last record."""
