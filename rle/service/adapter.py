@@ -33,6 +33,14 @@ class ObservationKey(Frozen):
     dtype: Literal["float64", "int64", "bool"] = "float64"
 
 
+class EventKey(Frozen):
+    """One entry of a reply's `events`."""
+
+    name: str
+    help: str
+    """What it counts or tells, and when it comes."""
+
+
 class ActionPart(Frozen):
     """A slice of the action vector."""
 
@@ -116,6 +124,8 @@ class SessionSpec(Frozen):
     """Cameras that offer depth."""
     default_px: int = 512
     observation: tuple[ObservationKey, ...] = ()
+    events: tuple[EventKey, ...] = ()
+    """What a reply may tell besides the observation."""
     calibration: dict[str, Any] = {}
     """Camera poses and intrinsics, and other public geometry, for `task_info`."""
     extra_ops: tuple[ExtraOp, ...] = ()
