@@ -31,6 +31,7 @@ class Phases:
         self.live = False
         self.ended: Ended | None = None
         self._opened = 0
+        self._allowed = self._operations()
 
     @property
     def current(self) -> PhaseSpec | None:
@@ -98,12 +99,16 @@ class Phases:
         if self.current is not None:
             self._index += 1
             self._opened = 0
+            self._allowed = self._operations()
             if self.current is not None:
                 self.trial, self.ended = None, None
         return self.name
 
     def allowed(self) -> tuple[str, ...]:
         """Names of the operations that this phase has."""
+        return self._allowed
+
+    def _operations(self) -> tuple[str, ...]:
         phase = self.current
         if phase is None:
             return ("status", "task_info")

@@ -1,9 +1,9 @@
 """Runs a practice broker of the fake task in a process: `python service_broker.py ROOT KIND [OPTIONS]`.
 
 KIND: `attempt` (one trial), `short` (one of ten steps), `development` (scenes by reset) or
-`steps` (development and two evaluation phases). Options: `scale=X` shortens the worker's
+`steps` (development and two evaluation phases), `paced` (as `attempt`, steps as long as real ones). Options: `scale=X` shortens the worker's
 deadlines, `frame=S` and `patience=S` shorten the deadlines of a frame and of the control, `fsize=N` caps the size of every file it writes,
-`tcp` serves TCP, `deployed` reads
+`tcp` serves TCP, `nosync` does not wait for the disk, `deployed` reads
 key and salt from ROOT/private (made on the first start) and keeps its state in ROOT/state, `broken` makes the broker itself fail once, after a charge, `half=N` kills it in the middle of
 its Nth write.
 """
@@ -27,6 +27,8 @@ def declared(kind: str):
     """The fake task as an attempt, or as endless development."""
     if kind in ("attempt", "short"):
         return spec(attempt(steps=10 if kind == "short" else 1_000_000))
+    if kind == "paced":
+        return spec(attempt(steps=1_000_000), adapter="service_fake:Paced")
     if kind == "steps":
         return spec(
             PhaseSpec(name="development", kind="development", steps=50, reset="new", reset_cost=1),
@@ -72,8 +74,10 @@ def _deployed(root: Path, kind: str):
     }  # fmt: skip
 
 
-def _practice(root: Path, kind: str, tcp: bool):
-    broker, info = hosting.practice(declared(kind), root=root, tcp="127.0.0.1:0" if tcp else None)
+def _practice(root: Path, kind: str, tcp: bool, sync: bool):
+    broker, info = hosting.practice(
+        declared(kind), root=root, tcp="127.0.0.1:0" if tcp else None, sync=sync
+    )
     return broker, {
         "address": info.address, "token": str(info.token_file), "folder": str(info.folder),
     }  # fmt: skip
@@ -86,7 +90,7 @@ def main() -> None:
         limit = int(given["fsize"])
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     broker, state = _deployed(Path(root), kind) if "deployed" in options else _practice(
-        Path(root), kind, "tcp" in options
+        Path(root), kind, "tcp" in options, "nosync" not in options
     )  # fmt: skip
     broker.session.start()
     broker.session._course.link.deadline_scale = float(given.get("scale", 1.0))
