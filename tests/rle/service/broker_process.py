@@ -40,7 +40,6 @@ class Broker:
             assert self.process.poll() is None, "the broker did not start"
             assert time.monotonic() < end, "the broker did not come up"
             time.sleep(0.01)
-        time.sleep(0.01)
         self.state = json.loads(ready.read_text())
 
     def connect(self) -> c.Client:

@@ -101,7 +101,8 @@ def main() -> None:
     if "broken" in options:
         _break_once(broker.session._course)
     state["simulators"] = sorted({"mujoco", "robosuite", "torch"} & set(sys.modules))
-    (Path(root) / "ready.json").write_text(json.dumps(state))
+    (Path(root) / "ready.part").write_text(json.dumps(state))
+    (Path(root) / "ready.part").rename(Path(root) / "ready.json")
     broker.run()
     sys.exit(4 if broker.session.is_full else 0)
 
