@@ -23,7 +23,7 @@ from families.f09_gello.spec import ARM_NAMES, CLEARANCE, PHYSICS, PROTOCOL  # n
 from rle.paths import assets_dir  # noqa: E402
 
 ARM = "franka"
-REPEATS = 5
+REPEATS = 15
 ORACLE = assets_dir() / "gello" / "oracle"
 
 

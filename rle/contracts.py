@@ -4,6 +4,7 @@
     torchscript TorchScriptContract  tensors in and out, stored elements, statelessness
     mjcf        MjcfContract         elements and attributes of the text, caps, mesh files
     python      PythonContract       entry file, how the object is made, functions with fixed arrays
+    recipe      RecipeContract       one source file that is trained and served again, and its limits
     data        DataContract         a bounded file that the family reads by itself
 
 `Worker.act` and `Worker.call` exchange raw arrays, so every function declares its shapes and
@@ -11,6 +12,7 @@ dtypes here. A worker for other shapes of the same artifact (another arm, say) g
 `msgspec.structs.replace(checked, contract=...)`.
 """
 
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -168,6 +170,58 @@ class PythonContract(msgspec.Struct, frozen=True, kw_only=True):
     """Trusted modules imported before the sandbox closes; others of the environment load lazily."""
     compile_model: bool = False
     """LOAD fields `model_xml` and `model_assets` are compiled and kept as `model` (MjModel)."""
+
+
+class RecipeContract(msgspec.Struct, frozen=True, kw_only=True):
+    """One source file that trains a policy and serves it; it may not carry the weights itself."""
+
+    path: str
+    compressed_max_bytes: int
+    """Of the whole file, zlib level 9."""
+    opaque_max_bytes: int
+    """Sum over literals of 128 bytes and more that are bytes, or text with under 8 % white space."""
+    numbers_max_n: int
+    """Numbers in the syntax tree."""
+
+
+class CheckpointContract(msgspec.Struct, frozen=True, kw_only=True):
+    """What training leaves: tensors and plain data in one dict, as `torch.save` writes it."""
+
+    path: str = "ckpt.pt"
+    max_bytes: int
+    max_elements: int
+    """Over all tensors, by shape: a view that claims more than it stores counts as what it claims."""
+    max_depth: int = 16
+    """Containers inside containers."""
+    meta_path: str = "meta.json"
+    """Optional JSON object beside it."""
+    meta_max_bytes: int = 2**20
+
+
+class RecipeRun(msgspec.Struct, frozen=True, kw_only=True):
+    """How a recipe is trained and served: `ctx.train(checked, run)`, then `ctx.serve(...)`."""
+
+    checkpoint: CheckpointContract
+    readable: tuple[Path, ...] = ()
+    """Data that training may read; a server does not see it."""
+    served: tuple[Path, ...] = ()
+    """Data that training and serving may read (encoders)."""
+    train_s: float
+    """Wall time after which training is asked to finish (SIGTERM)."""
+    allowance_s: float
+    """Further time until it is ended (SIGKILL)."""
+    bind_s: float
+    """Longest time until a server has its socket."""
+    scratch_bytes: int = 20 * 2**30
+    """Bytes that may lie in output and scratch at one time."""
+    memory_bytes: int | None = None
+    output_variable: str = "OUTPUT_DIR"
+    checkpoint_variable: str = "CKPT"
+    socket_variable: str = "SOCKET"
+    mode_variable: str = "MODE"
+    """Names of the variables that tell a recipe its folders and whether it trains or serves."""
+    environment: dict[str, str] = {}
+    """Further variables; beside PATH, LANG, HOME and TMPDIR there are no others."""
 
 
 class DataContract(msgspec.Struct, frozen=True, kw_only=True):

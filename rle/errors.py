@@ -25,6 +25,17 @@ class RleError(Exception):
     def message(self) -> str:
         return str(self.args[0])
 
+    def __reduce__(self):
+        """Crosses a process boundary as it is: constructors take other arguments than the message."""
+        return _restore, (type(self), self.args, dict(self.__dict__))
+
+
+def _restore(cls: type[RleError], args: tuple, state: dict) -> RleError:
+    error = cls.__new__(cls, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
 
 class UserError(RleError):
     """The caller gave something that cannot be used; the message names the fix. Exit code 2."""
@@ -213,6 +224,16 @@ AGENT_MESSAGES: dict[str, str] = {
     "python.factory": "{path} defines no {name}()",
     "python.interface": "{maker} returned an object without {name}",
     "python.signature": "{call} is required: {fact}",
+    # recipes and their checkpoints
+    "recipe.literals": "{path} carries {n:,} {what} (allowed {max:,}); train the weights in replay",
+    "recipe.train": "training ended with code {status}; the worker's log holds what it printed",
+    "recipe.died": "training was ended by the system ({fact}); it may use {memory} of memory",
+    "recipe.time": "training stopped after {s:,.0f} s without a complete {path}; write checkpoints as you go",
+    "recipe.output": "what training left is not accepted: {fact}",
+    "recipe.scratch": "training wrote more than {max:,} bytes; delete what is not needed any more",
+    "recipe.serve": "no server on the socket after {s:,.0f} s ({fact})",
+    "ckpt.load": "{path}: {fact}",
+    "ckpt.size": "{path} holds {n:,} elements; at most {max:,} are accepted",
     # onnx
     "onnx.parse": "the ONNX file cannot be read: {fact}",
     "onnx.functions": "{name}: model-local functions are not accepted; inline them at export",

@@ -61,6 +61,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """Curves over time for the trial report (decimated), e.g. {"t_s": ..., "error_m": ...}."""
     events: list[tuple[float, str]] = []
     """(time in s, what happened), for the time line; nothing about other trials."""
+    actions_sha256: str = ""
+    """Digest of all that the submission did, where the family keeps one: equal runs have equal ones."""
 
 
 class FamilyResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,6 +132,8 @@ class LedgerRecord(msgspec.Struct, frozen=True, kw_only=True):
     trust: Literal["sidecar", "deployment", "practice"]
     session_id: str
     records: int
+    recoveries: int = 0
+    """Times that the broker died in the session and went on; above 0 the report is flagged."""
     replay: Literal["match", "diverged", "skipped"] = "skipped"
     """Whether the recorded actions lead to the recorded measurements again (`--replay scored`)."""
     differences: list[str] = []

@@ -98,6 +98,9 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Reward that the oracle must reach."""
     oracle: str | None = None
     """Reference submission, path below `assets/` or the checkout; None where a script plays it."""
+    oracle_bar: float | None = None
+    """Reward that the reference submission must reach where the bar is that of a reference which reads
+    the simulator's state and cannot be handed in; None: the bar."""
     oracle_script: str | None = None
     """Module that plays the reference in a metered session and leaves its hand-over in `--folder`; the
     demo plays it. None where there is none, or where it takes minutes."""

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
+from rle.contracts import RecipeRun
 from rle.report import FamilyResult, Row
 from rle.seeds import Namespace
 from rle.spec import Kind, Profile, TaskSpec
@@ -95,6 +96,27 @@ class Worker(Protocol):
         ...
 
 
+class Trained(Protocol):
+    """What a recipe's training left: a frozen, checked checkpoint."""
+
+    facts: dict[str, Any]
+    """`ckpt_elements`, `ckpt_bytes`."""
+    wall_s: float
+    stopped: bool
+    """It was still running at its limit; the checkpoint is what it had written by then."""
+
+
+class Server(Protocol):
+    """A recipe that serves; what it answers on its socket is untrusted."""
+
+    socket: Path
+    """Unix socket to connect to."""
+
+    def check(self) -> None:
+        """To be called between requests. Raises TrialFault("worker_died") once the server has ended."""
+        ...
+
+
 class TrialFault(Exception):
     """A submission failed inside a trial: the trial ends, the row says how.
 
@@ -135,6 +157,16 @@ class VerifyContext(Protocol):
         self, profile: Profile, checked: Checked, limits: Limits
     ) -> AbstractContextManager[Worker]:
         """Starts a fresh worker; leaving the context ends it and everything it started."""
+        ...
+
+    def train(self, checked: Checked, run: RecipeRun) -> Trained:
+        """Trains a recipe and freezes what it left. Raises InvalidSubmission or BudgetExceeded."""
+        ...
+
+    def serve(
+        self, checked: Checked, trained: Trained, run: RecipeRun
+    ) -> AbstractContextManager[Server]:
+        """Starts the recipe as a server; leaving the context ends it. Raises InvalidSubmission."""
         ...
 
     def ledger(self) -> Any:

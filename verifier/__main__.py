@@ -11,7 +11,7 @@ import traceback
 from pathlib import Path
 
 from rle import registry
-from rle.errors import InfrastructureError, RleError, UserError
+from rle.errors import InfrastructureError, RleError, SimulationError, UserError
 from verifier import run as pipeline
 from verifier.run import Interrupted, Request, Run
 
@@ -113,6 +113,9 @@ def _execute(run: Run) -> int:
     except InfrastructureError as error:  # while the result itself was written
         print(f"rle verify: {error.message}", file=sys.stderr)
         return pipeline.EXIT_INFRASTRUCTURE
+    except SimulationError as error:  # our own scene cannot be trusted, whatever was submitted
+        traceback.print_exc()
+        return _fail(run, _infrastructure(error.message, error.code))
     except Exception as error:  # a bug of ours is never scored 0
         traceback.print_exc()
         return _fail(

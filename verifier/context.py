@@ -5,12 +5,13 @@ import math
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from rle import seeds
+from rle.contracts import RecipeRun
 from rle.report import Row
 from rle.seeds import Namespace
 from rle.spec import Kind, Profile, TaskSpec
@@ -21,6 +22,9 @@ from verifier.isolation.launch import LaunchSpec
 from verifier.isolation.layers import PROFILES, Plan
 from verifier.isolation.worker import SubmissionWorker, charged_limit_s
 from verifier.submission import Frozen
+
+if TYPE_CHECKING:
+    from verifier.recipe import Server, Trained
 
 
 @dataclass(frozen=True)
@@ -96,8 +100,8 @@ class Context:
     ) -> Generator[SubmissionWorker]:
         """See `rle.verify_api.VerifyContext.worker`."""
         numbers = PROFILES[profile]
-        if not numbers.run_role:
-            raise ValueError(f"profile {profile!r} has no role that serves a worker")
+        if profile in ("recipe_train", "recipe_serve"):
+            raise ValueError(f"profile {profile!r} is started by `train` and `serve`")
         load_cap_s = min(limits.load_cap_s or math.inf, numbers.load_cap_s)
         launch = LaunchSpec(
             profile=profile,
@@ -116,6 +120,22 @@ class Context:
             self.signal_deaths += worker.died_by_signal
             self._keep_log(worker.final_log)
 
+    def train(self, checked: Checked, run: RecipeRun) -> "Trained":
+        """See `rle.verify_api.VerifyContext.train`."""
+        from verifier import recipe  # imports this module
+
+        base = self.settings.log_folder.parent / "recipes"
+        base.mkdir(mode=0o711, exist_ok=True)
+        return recipe.train(self.settings, checked, run, base / self._name("train"))
+
+    def serve(
+        self, checked: Checked, trained: "Trained", run: RecipeRun
+    ) -> contextlib.AbstractContextManager["Server"]:
+        """See `rle.verify_api.VerifyContext.serve`."""
+        from verifier import recipe
+
+        return recipe.serve(self.settings, checked, trained, run, self._name("serve"))
+
     def ledger(self) -> Any:
         """See `rle.verify_api.VerifyContext.ledger`."""
         from verifier.ledger import read_ledger  # f01 to f03 only; needs the service package
@@ -130,7 +150,9 @@ class Context:
 
         return run_trials(self.settings, fn, trials, self.on_row)
 
+    def _name(self, what: str) -> str:
+        return f"{self.label or 'run'}-{what}-{next(self._log_numbers):04d}"
+
     def _keep_log(self, text: str) -> None:
         if text:
-            name = f"{self.label or 'run'}-{next(self._log_numbers):04d}.log"
-            (self.settings.log_folder / name).write_text(text)
+            (self.settings.log_folder / f"{self._name('worker')}.log").write_text(text)

@@ -45,6 +45,7 @@ class LedgerView:
             trust=self.trust,
             session_id=self.report.session_id,
             records=self.report.records,
+            recoveries=self.report.recoveries,
             replay="skipped" if self.differences is None else replayed,
             differences=self.differences or [],
             validation=self.validation,

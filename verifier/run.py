@@ -27,7 +27,6 @@ from rle.report import (
     ErrorRecord,
     FamilyResult,
     IsolationRecord,
-    LedgerRecord,
     Outcome,
     Report,
     Row,
@@ -44,6 +43,10 @@ EXIT_REWARD, EXIT_USAGE, EXIT_INFRASTRUCTURE, EXIT_ISOLATION, EXIT_INTERRUPTED =
 LOG_LIMIT_BYTES = 2**20
 """Largest `worker.log`."""
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+DIVERGED = "replay_diverged"
+"""Flag of a report whose recorded actions led elsewhere when they ran again."""
+INCOMPLETE = "ledger_incomplete"
+"""Flag of a session whose broker died in it and went on."""
 KEPT = "submission"
 """Folder of OUT that keeps the frozen copy."""
 
@@ -240,12 +243,23 @@ class Run:
             finished_at=_now(),
             wall_s=time.monotonic() - self._start_s,
             errors=[ErrorRecord(code=error.code, message=error.message)] if error else [],
-            flags=known.flags + _ledger_flags(known.ledger),
+            flags=[*known.flags, *self._flags(known)],
             thresholds=known.thresholds,
             ledger=known.ledger,
             extra=known.extra,
             command=self.request.command(),
         )
+
+    @staticmethod
+    def _flags(result: FamilyResult) -> list[str]:
+        """What a person should look at, whatever the family says."""
+        if result.ledger is None:
+            return []
+        found = {
+            INCOMPLETE: result.ledger.recoveries > 0,
+            DIVERGED: result.ledger.replay == "diverged",
+        }
+        return [flag for flag, raised in found.items() if raised]
 
     def _isolation(self) -> IsolationRecord | None:
         if self.plan is None:
@@ -298,11 +312,6 @@ def interruptible() -> Generator[None]:
 def _ignore_signals() -> None:
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-
-
-def _ledger_flags(ledger: LedgerRecord | None) -> list[str]:
-    """What a person should look at in a session record."""
-    return ["replay_diverged"] if ledger is not None and ledger.replay == "diverged" else []
 
 
 def _now() -> str:

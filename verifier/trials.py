@@ -1,4 +1,4 @@
-"""Trials in parallel: order, the one re-run of a trial whose worker was killed.
+"""Trials in parallel: order, the one re-run of a trial whose worker or trusted process was killed.
 
 The score never depends on the number of jobs: a trial gets its draws from its own streams, runs in
 fresh workers, and rows come back in the order of the trials.
@@ -24,6 +24,8 @@ from verifier.context import Context, Settings
 TrialFunction = Callable[[Context, Trial], Row]
 OnRow = Callable[[Row], None]
 RETRY_ENDED = "worker_died"
+POOL_ATTEMPTS = 2
+"""Pools that are started for one set of trials; the second for what a lost process left undone."""
 PR_SET_PDEATHSIG = 1
 
 _settings: Settings | None = None
@@ -98,20 +100,41 @@ def _in_pool(fn: TrialFunction, trial: Trial) -> Row:
 def _run_pool(
     settings: Settings, fn: TrialFunction, trials: Sequence[Trial], jobs: int, told: OnRow
 ) -> list[Row]:
+    """A trusted process that is killed loses no row: what was not finished is run once more."""
+    rows: dict[int, Row] = {}
+    for attempt in range(POOL_ATTEMPTS):
+        try:
+            _run_missing(settings, fn, trials, jobs, rows, told)
+            break
+        except BrokenProcessPool as error:
+            if attempt + 1 == POOL_ATTEMPTS:
+                raise InfrastructureError(
+                    "a trusted trial process was killed twice (memory, or a person)",
+                    code="trial.process",
+                ) from error
+    return [rows[i] for i in range(len(trials))]
+
+
+def _run_missing(
+    settings: Settings,
+    fn: TrialFunction,
+    trials: Sequence[Trial],
+    jobs: int,
+    rows: dict[int, Row],
+    told: OnRow,
+) -> None:
+    """Adds the rows that are missing. Raises BrokenProcessPool if a process of the pool is lost."""
     pool = ProcessPoolExecutor(
         jobs, multiprocessing.get_context("spawn"), _enter_pool, (settings, os.getpid())
     )
     processes = pool._processes  # the executor has no public way to end running work
     try:
-        futures = {pool.submit(_in_pool, fn, trial): i for i, trial in enumerate(trials)}
-        rows: dict[int, Row] = {}
+        futures = {
+            pool.submit(_in_pool, fn, trial): i for i, trial in enumerate(trials) if i not in rows
+        }
         for future in as_completed(futures):
             rows[futures[future]] = future.result()
             told(rows[futures[future]])
-    except BrokenProcessPool as error:
-        raise InfrastructureError(
-            "a trusted trial process was killed (memory, or a person)", code="trial.process"
-        ) from error
     except BaseException:
         for process in list(processes.values()):
             with contextlib.suppress(ProcessLookupError):
@@ -119,4 +142,3 @@ def _run_pool(
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-    return [rows[i] for i in range(len(trials))]

@@ -7,7 +7,15 @@ World frame: floor z = 0, x forward from the arm, y to its left, metres.
 
 import math
 
-from rle.spec import ArtifactContract, ArtifactEntry, Budget, Channel, FamilyCard, TaskSpec
+from rle.spec import (
+    ArtifactContract,
+    ArtifactEntry,
+    Budget,
+    Channel,
+    FamilyCard,
+    TaskSpec,
+    VerifyOption,
+)
 
 FAMILY_VERSION = "1.0.0"
 """Version of physics, thresholds and agent-visible bytes. Its first number ends the Gymnasium id."""
@@ -203,8 +211,11 @@ def focal_px(height_px: int, vfov_deg: float) -> float:
 
 N_HIDDEN = 8
 """Scored piles. Source: card."""
+QUICK_S = 40.0
+"""Length of the one pile that `--profile quick` plays instead; it is no result. Source: ours."""
 SMOKE_S = 20.0
 """Length of the smoke pile, run twice. Source: published."""
+QUICK_TICKS = round(QUICK_S * CONTROL_HZ)
 SMOKE_TICKS = round(SMOKE_S * CONTROL_HZ)
 SMOKE_FAULT_SHARE = 0.10
 """Largest share of faulty ticks in the smoke pile. Source: published."""
@@ -301,10 +312,21 @@ TASKS = (
         draw_key="bin-clearing",
         floor=0.03,
         bar=0.75,
+        oracle="train_baselines/f07_depth_picker",
+        oracle_bar=0.15,
+        options=(
+            VerifyOption(
+                name="profile",
+                choices=("full", "quick"),
+                default="full",
+                help=f"`quick` plays {QUICK_S:g} s of one pile and no gate: a look, not a score",
+            ),
+        ),
         gym_id="rle/f07-bin-clearing-v1",
     ),
 )
-"""The one task. The floor is what blind pushing may earn, the bar what the privileged picker must reach."""
+"""The one task. The floor is what blind pushing may earn, the bar what the privileged picker must reach,
+the oracle's bar what the picker with cameras must reach."""
 
 
 def _pictures() -> tuple[Channel, ...]:
@@ -328,6 +350,17 @@ def _pictures() -> tuple[Channel, ...]:
         ]  # fmt: skip
     return tuple(rows)
 
+
+_ACTIONS = (
+    Channel(
+        name="0:7", meaning="joint targets of the position servos, clamped to the joint ranges",
+        shape="(7,)", unit="rad", range="joint ranges",
+    ),
+    Channel(
+        name="7", shape="()", unit="-", range=f"{MAG_CTRL_RANGE[0]:g} to {MAG_CTRL_RANGE[1]:g}",
+        meaning=f"magnet, on from {MAG_ON_THRESHOLD:g}; attracts what touches the head, lets go of all at once",
+    ),
+)  # fmt: skip
 
 CARD = FamilyCard(
     summary="A policy empties a bin of hooked steel brackets onto a conveyor that takes one part at a "
@@ -364,23 +397,7 @@ CARD = FamilyCard(
         ),
         *_pictures(),
     ),
-    actions=(
-        Channel(
-            name="0:7",
-            meaning="joint targets of the position servos, clamped to the joint ranges",
-            shape="(7,)",
-            unit="rad",
-            range="joint ranges",
-        ),
-        Channel(
-            name="7",
-            meaning=f"magnet, on from {MAG_ON_THRESHOLD:g}; attracts what touches the head, lets go of "
-            "all at once",
-            shape="()",
-            unit="-",
-            range=f"{MAG_CTRL_RANGE[0]:g} to {MAG_CTRL_RANGE[1]:g}",
-        ),
-    ),
+    actions=_ACTIONS,
     score_equation=(
         "f   = parts cleared / parts,   den = last clear time if f = 1, else 120 s",
         "p   = 60 x parts cleared / den   (parts per minute)",

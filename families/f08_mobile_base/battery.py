@@ -12,10 +12,16 @@ from dataclasses import dataclass, field
 import mujoco
 import numpy as np
 
-from families.f08_mobile_base import spec, stability
+from families.f08_mobile_base import contacts, spec, stability
 from families.f08_mobile_base.scene import FLAT, Robot, Terrain
 from rle.errors import SimulationError
 from rle.sim import guard
+
+CHECK_STEPS = 10
+"""Steps between looks at MuJoCo's warnings and at the tilt."""
+SHOT_STEPS = round(1.0 / (spec.VIDEO_HZ * spec.TIMESTEP_S))
+BLOCK_STEPS = 250
+"""Steps whose margins are computed at once."""
 
 
 @dataclass(frozen=True)
@@ -184,68 +190,6 @@ def _program(name, arm, seconds, knots, moves, terrain, payload_kg) -> Program:
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Contacts:
-    """Robot-world contacts of one step."""
-
-    points_m: np.ndarray
-    """World positions, shape (n, 3)."""
-    normal_n: np.ndarray
-    """Normal forces, shape (n,)."""
-    wheel: np.ndarray
-    """Wheel index of the touching roller, -1 for other parts. Shape (n,)."""
-    net_n: np.ndarray
-    """Sum of contact forces on the robot, world frame, shape (3,)."""
-    shelf_n: float
-    """Sum of normal forces between robot and shelf."""
-    shelf_geom: int
-    """Robot geom of the strongest shelf contact, -1 for none."""
-    depth_m: float
-    """Deepest penetration."""
-
-    @property
-    def wheel_load_n(self) -> np.ndarray:
-        """Normal force per wheel, shape (4,)."""
-        on_wheel = self.wheel >= 0
-        return np.bincount(self.wheel[on_wheel], self.normal_n[on_wheel], minlength=4)
-
-    @property
-    def support_m(self) -> np.ndarray:
-        """Roller contacts that carry load, shape (k, 3)."""
-        return self.points_m[(self.wheel >= 0) & (self.normal_n > spec.SUPPORT_FORCE_N)]
-
-
-_THREE = np.arange(3)
-
-
-def read_contacts(robot: Robot, data: mujoco.MjData) -> Contacts:
-    """Contacts of the last step in one vectorised pass over the solver's forces."""
-    contact = data.contact
-    geom, address = contact.geom, contact.efc_address
-    world = robot.is_world[geom]
-    keep = (world[:, 0] != world[:, 1]) & (address >= 0)
-    geom, world, address = geom[keep], world[keep, 0], address[keep]
-    force = data.efc_force[address[:, None] + _THREE]
-    frame = contact.frame[keep].reshape(-1, 3, 3)
-    # MuJoCo's force acts on the second geom, along the normal from the first one.
-    sign = np.where(world, 1.0, -1.0)
-    net = ((force * sign[:, None])[:, :, None] * frame).sum(axis=(0, 1))
-    mine = np.where(world, geom[:, 1], geom[:, 0])
-    other = np.where(world, geom[:, 0], geom[:, 1])
-    normal = force[:, 0]
-    on_shelf = robot.is_shelf[other]
-    touching = mine[on_shelf][np.argmax(normal[on_shelf])] if on_shelf.any() else -1
-    return Contacts(
-        points_m=contact.pos[keep],
-        normal_n=normal,
-        wheel=robot.wheel_of_geom[mine],
-        net_n=net,
-        shelf_n=float(normal[on_shelf].sum()),
-        shelf_geom=int(touching),
-        depth_m=float(-contact.dist.min(initial=0.0)),
-    )
-
-
 @dataclass
 class Trace:
     """What a scenario left behind, at every physics step; vectors in the terrain frame."""
@@ -268,8 +212,8 @@ class Trace:
     net_n: np.ndarray = field(default_factory=lambda: np.empty((0, 3)))
     """Minus the sum of contact forces on the robot."""
     tool_m: np.ndarray = field(default_factory=lambda: np.empty((0, 3)))
-    support_m: list[np.ndarray] = field(default_factory=list)
-    """Loaded roller contacts of every step, each (k, 3)."""
+    support_m: np.ndarray = field(default_factory=lambda: np.empty((0, 0, 3)))
+    """Loaded roller contacts of every step, NaN for none. Shape (T, k, 3)."""
     depth_m: float = 0.0
     qpos: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
     """Configuration at `spec.VIDEO_HZ`, for pictures."""
@@ -283,35 +227,34 @@ class Trace:
     def time_s(self) -> np.ndarray:
         return np.arange(self.n_steps) * spec.TIMESTEP_S
 
-    def support(self, step: int) -> np.ndarray:
-        """Loaded contacts of the last `SUPPORT_WINDOW_S`, shape (n, 3)."""
-        first = max(-1, step - steps(spec.SUPPORT_WINDOW_S))
-        return np.concatenate(
-            self.support_m[step : first if first >= 0 else None : -spec.SUPPORT_STRIDE]
-        )
-
-    def static_margin_m(self, step: int) -> float:
-        """SSM at a step."""
+    def static_margin_m(self, at: np.ndarray) -> np.ndarray:
+        """SSM at the given steps, shape (n,)."""
         gravity = self.robot.terrain.rotation.T @ self.robot.terrain.gravity
-        return stability.static_margin(self.centre_m[step], gravity, self.support(step))
+        margins = [
+            stability.static_margin(self.centre_m[k], gravity, contacts.windows(self.support_m, k))
+            for k in _blocks(at)
+        ]
+        return np.concatenate([np.empty(0), *margins])
 
     @functools.cached_property
     def force_angle(self) -> np.ndarray:
         """FASM at every step: median over `SUPPORT_WINDOW_S`. Shape (T,), N m rad."""
         raw = [
-            stability.force_angle_margin(self.centre_m[k], self.net_n[k], self.support(k))
-            for k in range(self.n_steps)
+            stability.force_angle_margin(
+                self.centre_m[k], self.net_n[k], contacts.windows(self.support_m, k)
+            )
+            for k in _blocks(np.arange(self.n_steps))
         ]
-        return stability.rolling_median(np.array(raw), steps(spec.SUPPORT_WINDOW_S))
+        return stability.rolling_median(np.concatenate([np.empty(0), *raw]), contacts.WINDOW_STEPS)
 
     def lift_offs(self) -> list[tuple[float, float]]:
         """(start, length) in s of every lift-off; a wheel's load is its mean over the window."""
-        load = stability.moving_mean(self.wheel_load_n, steps(spec.SUPPORT_WINDOW_S))
+        load = stability.moving_mean(self.wheel_load_n, contacts.WINDOW_STEPS)
         return stability.lift_off_events(load, spec.TIMESTEP_S)
 
     def tracking(self) -> float:
         """Normalised tracking error of the base twist, both averaged over the window."""
-        window = steps(spec.SUPPORT_WINDOW_S)
+        window = contacts.WINDOW_STEPS
         command = self.program.twist[: self.n_steps]
         return stability.tracking_error(
             stability.moving_mean(self.twist, window), stability.moving_mean(command, window)
@@ -327,6 +270,11 @@ class Trace:
         )
 
 
+def _blocks(at: np.ndarray) -> list[np.ndarray]:
+    """Steps in blocks that fit the processor's cache."""
+    return np.split(at, np.arange(BLOCK_STEPS, len(at), BLOCK_STEPS))
+
+
 def simulate(robot: Robot, program: Program, start_rad: np.ndarray | None = None) -> Trace:
     """Runs a program from stow (or `start_rad`) and records every physics step.
 
@@ -337,45 +285,52 @@ def simulate(robot: Robot, program: Program, start_rad: np.ndarray | None = None
         data.qpos[robot.arm_qpos] = start_rad
         mujoco.mj_forward(model, data)
     n = len(program.twist)
-    wheel_rad_s = np.array([robot.wheel_speeds(twist) for twist in program.twist])
-    turn, normal = robot.terrain.rotation, robot.terrain.normal
-    position, centre, net, tool = (np.empty((n, 3)) for _ in range(4))
-    twist, tilt, rate, speed = np.empty((n, 3)), np.empty(n), np.empty(n), np.empty(n)
-    load = np.empty((n, 4))
-    trace = Trace(program, robot)
-    limit = np.radians(spec.TILT_LIMIT_DEG)
-    every, shots = round(1.0 / (spec.VIDEO_HZ * spec.TIMESTEP_S)), []
-    done = n
+    ctrl = np.empty((n, model.nu))
+    ctrl[:, robot.wheel_ctrl] = robot.wheel_speeds(program.twist)
+    ctrl[:, robot.arm_ctrl] = program.arm_rad
+    seen = {
+        "position": data.xpos[robot.base], "centre": data.subtree_com[robot.base],
+        "tool": data.site_xpos[robot.ee], "turn": data.xmat[robot.base], "qvel": data.qvel[:6],
+    }  # fmt: skip
+    kept = {name: np.empty((n, len(view))) for name, view in seen.items()}
+    pairs = [(kept[name], view) for name, view in seen.items()]
+    trace, recorder = Trace(program, robot), contacts.Recorder(robot)
+    shots, done = [], n
+    upright = np.cos(np.radians(spec.TILT_LIMIT_DEG))
     guard.take_warnings()
     for k in range(n):
-        data.ctrl[robot.wheel_ctrl] = wheel_rad_s[k]
-        data.ctrl[robot.arm_ctrl] = program.arm_rad[k]
+        data.ctrl[:] = ctrl[k]
         mujoco.mj_step(model, data)
+        for array, view in pairs:
+            array[k] = view
+        recorder.add(data)
+        if k % SHOT_STEPS == 0:
+            shots.append(data.qpos.copy())
+        if (k + 1) % CHECK_STEPS and k + 1 < n:
+            continue
         try:
             guard.check(model, data, program.name)
         except SimulationError as error:
-            trace.ended, trace.cause, done = "sim_unstable", str(error), k
+            trace.ended, trace.cause, done = "sim_unstable", str(error), k + 1 - CHECK_STEPS
             break
-        contacts = read_contacts(robot, data)
-        rotation = data.xmat[robot.base].reshape(3, 3)
-        position[k], centre[k] = data.xpos[robot.base], data.subtree_com[robot.base]
-        tool[k], net[k] = data.site_xpos[robot.ee], -contacts.net_n
-        body_v = rotation.T @ data.qvel[:3]
-        twist[k] = body_v[0], body_v[1], data.qvel[5]
-        speed[k] = np.sqrt(data.qvel[:3] @ data.qvel[:3])
-        rate[k] = np.sqrt(data.qvel[3:6] @ data.qvel[3:6])
-        tilt[k] = np.arccos(min(1.0, rotation[:, 2] @ normal))
-        load[k] = contacts.wheel_load_n
-        trace.support_m.append(contacts.support_m @ turn)
-        trace.depth_m = max(trace.depth_m, contacts.depth_m)
-        if k % every == 0:
-            shots.append(data.qpos.copy())
-        if tilt[k] > limit:
+        if kept["turn"][k, 2::3] @ robot.terrain.normal < upright:
             trace.ended, done = "tilt", k + 1
             break
-    trace.position_m, trace.centre_m = position[:done] @ turn, centre[:done] @ turn
-    trace.net_n, trace.tool_m = net[:done] @ turn, tool[:done] @ turn
-    trace.twist, trace.tilt_rad, trace.rate_rad_s = twist[:done], tilt[:done], rate[:done]
-    trace.speed_m_s, trace.wheel_load_n = speed[:done], load[:done]
+    _fill(trace, {name: array[:done] for name, array in kept.items()}, recorder.take())
     trace.qpos, trace.last_qpos = np.array(shots).reshape(-1, model.nq), data.qpos.copy()
     return trace
+
+
+def _fill(trace: Trace, kept: dict[str, np.ndarray], touch: contacts.Contacts) -> None:
+    """Writes what was recorded into the trace, vectors in the terrain frame."""
+    n, turn = len(kept["qvel"]), trace.robot.terrain.rotation
+    linear, angular = kept["qvel"][:, :3], kept["qvel"][:, 3:]
+    base = kept["turn"].reshape(n, 3, 3)
+    body_v = (linear[:, None, :] @ base)[:, 0]
+    trace.twist = np.column_stack([body_v[:, :2], angular[:, 2]])
+    trace.speed_m_s, trace.rate_rad_s = (np.linalg.norm(v, axis=1) for v in (linear, angular))
+    trace.tilt_rad = stability.tilt_rad(base, trace.robot.terrain.normal)
+    trace.position_m, trace.centre_m = kept["position"] @ turn, kept["centre"] @ turn
+    trace.tool_m, trace.net_n = kept["tool"] @ turn, -touch.net_n[:n] @ turn
+    trace.wheel_load_n, trace.support_m = touch.wheel_load_n[:n], touch.support_m[:n] @ turn
+    trace.depth_m = touch.depth_m

@@ -83,7 +83,7 @@ def evaluate_design(
     has_controller = (submission / spec.CONTROLLER_PY).is_file()
     checked = Checked(
         kind="python",
-        contract=verify.controller_contract(spec.ARMS[0]),
+        contract=shelf.contract(spec.ARMS[0]),
         files=(spec.CONTROLLER_PY,),
     )
     params = {

@@ -29,7 +29,7 @@ NATIVE = (
 CREDITS = tuple(
     Native(
         key=f"stage_{stage}", label=stage, unit="%",
-        scale=100.0 / sum(spec.WEIGHTS[cp] for cp in checkpoints),
+        scale=1.0 / sum(spec.WEIGHTS[cp] for cp in checkpoints),
     )
     for stage, checkpoints in spec.STAGES.items()
 )  # fmt: skip

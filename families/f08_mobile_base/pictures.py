@@ -163,23 +163,28 @@ def plot_margins(design: chassis.Chassis, rows: Sequence[Row], path: Path) -> No
     figure.savefig(path, dpi=90)
 
 
-def filmed(rows: Sequence[Row]) -> list[str]:
-    """Ids of the rows worth a film: the first draw of every scenario, the first shelf target and
-    failed ones, at most `MAX_FILMS_PER_ARM` per arm."""
+def filmed(rows: Sequence[Row], is_quick: bool = False) -> list[str]:
+    """Ids of the rows worth a film, at most `MAX_FILMS_PER_ARM` per arm.
+
+    Args:
+        rows: Those of a run.
+        is_quick: The first shelf target alone, instead of the first draw of every scenario, the first
+            shelf target and failed ones.
+    """
     chosen = []
     for arm in spec.ARM_NAMES:
         mine = [row for row in rows if row.group.partition("/")[0] == arm]
-        first: list[Row] = []
-        seen: set[str] = set()
+        first: dict[str, Row] = {}
         for row in mine:
             test = row.group.partition("/")[2]
-            drawn = test == "static" or test in spec.SCENARIOS or test.startswith("shelf-1kg")
-            if drawn and test not in seen:
-                seen.add(test)
-                first.append(row)
+            if test in ("static", *spec.SCENARIOS, "shelf-1kg"):
+                first.setdefault(test, row)
+        if is_quick:
+            chosen += [first["shelf-1kg"].id] if "shelf-1kg" in first else []
+            continue
         failed = [row for row in mine if "/shelf" in row.group and row.score < 1.0]
-        failed = [row for row in failed if row not in first and row.ended not in ("no_submission",)]
-        chosen += [row.id for row in (first + failed)[: spec.MAX_FILMS_PER_ARM]]
+        kept = [row for row in failed if row.ended != "no_submission" and row not in first.values()]
+        chosen += [row.id for row in [*first.values(), *kept][: spec.MAX_FILMS_PER_ARM]]
     return chosen
 
 

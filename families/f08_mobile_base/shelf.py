@@ -1,23 +1,23 @@
 """The shelf trial: a submitted controller drives the base up and holds a load at one target.
 
 The same loop serves development (controller in this process) and verification (controller in a worker).
-Limits are checked at every physics step, success at every control tick.
+Limits are checked for every physics step, ten at a time, success at every control tick.
 """
 
 import hashlib
 import importlib.util
-from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import gymnasium
 import mujoco
 import numpy as np
 
-from families.f08_mobile_base import battery, chassis, spec, stability
-from families.f08_mobile_base.battery import Contacts, read_contacts
+from families.f08_mobile_base import chassis, spec, stability
+from families.f08_mobile_base.contacts import WINDOW_STEPS, Contacts, Recorder, joined, windows
 from families.f08_mobile_base.scene import Robot, Terrain, compose
+from rle.contracts import Arg, ArraySpec, Function, PythonContract
 from rle.errors import SimulationError
 from rle.sim import guard
 from rle.verify_api import TrialFault
@@ -89,30 +89,62 @@ class Support:
     """Wheel loads and force-angle margin over the last `SUPPORT_WINDOW_S`."""
 
     def __init__(self) -> None:
-        window = battery.steps(spec.SUPPORT_WINDOW_S)
-        self._loads: deque[np.ndarray] = deque(maxlen=window)
-        self._points: deque[np.ndarray] = deque(maxlen=window)
-        self._margins: deque[float] = deque(maxlen=window)
-        self._sum = np.zeros(len(spec.WHEELS))
+        self._load_n = np.empty((0, len(spec.WHEELS)))
+        self._support_m = np.empty((0, 0, 3))
+        self._margins = np.empty(0)
         self._few_s = 0.0
 
-    def add(self, contacts: Contacts) -> bool:
-        """Adds a physics step; True while too few wheels carry load for too long."""
-        load = contacts.wheel_load_n
-        self._sum += load
-        if len(self._loads) == self._loads.maxlen:
-            self._sum -= self._loads[0]
-        self._loads.append(load)
-        self._points.append(contacts.support_m)
-        loaded = int((self._sum >= spec.WHEEL_LOAD_N * len(self._loads)).sum())
-        self._few_s = self._few_s + spec.TIMESTEP_S if loaded < spec.MIN_LOADED_WHEELS else 0.0
-        return self._few_s > spec.LIFT_OFF_S + 1e-9
+    def add(self, touch: Contacts) -> np.ndarray:
+        """Adds n physics steps; True for those at which too few wheels carry load for too long."""
+        n = len(touch.wheel_load_n)
+        loads = np.concatenate([self._load_n, touch.wheel_load_n])
+        mean_n = stability.moving_mean(loads, WINDOW_STEPS)[-n:]
+        self._load_n = loads[-WINDOW_STEPS:]
+        self._support_m = joined(self._support_m, touch.support_m)
+        lifted = np.empty(n, dtype=bool)
+        for k, loaded in enumerate((mean_n >= spec.WHEEL_LOAD_N).sum(axis=1)):
+            few = loaded < spec.MIN_LOADED_WHEELS
+            self._few_s = self._few_s + spec.TIMESTEP_S if few else 0.0
+            lifted[k] = self._few_s > spec.LIFT_OFF_S + 1e-9
+        return lifted
 
-    def margin(self, centre_m: np.ndarray, net_n: np.ndarray) -> float:
-        """Median force-angle margin over the steps at which it was asked for."""
-        points = np.concatenate(list(self._points)[:: -spec.SUPPORT_STRIDE])
-        self._margins.append(stability.force_angle_margin(centre_m, net_n, points))
-        return float(np.median(self._margins))
+    def margins(self, centre_m: np.ndarray, net_n: np.ndarray, back: np.ndarray) -> np.ndarray:
+        """Median force-angle margins over the steps at which they were asked for.
+
+        Args:
+            centre_m: Mass centres, shape (m, 3).
+            net_n: Minus the contact forces, shape (m, 3).
+            back: How many steps before the last one added each is, shape (m,).
+        """
+        points = windows(self._support_m, len(self._support_m) - 1 - back)
+        raw = stability.force_angle_margin(centre_m, net_n, points)
+        known = np.concatenate([self._margins, raw])
+        self._margins = known[-WINDOW_STEPS:]
+        last = range(len(known) - len(raw) + 1, len(known) + 1)
+        return np.array([np.median(known[max(0, k - WINDOW_STEPS) : k]) for k in last])
+
+
+def contract(arm: spec.Arm) -> PythonContract:
+    """`make_controller()` with `reset(context, seed)` and `act(obs)`, array sizes of one arm."""
+    wheels = len(spec.WHEELS)
+    joints = wheels * (1 + spec.N_ROLLERS) + arm.n_joints
+    obs = (
+        ArraySpec("time"), ArraySpec("qpos", (7 + joints,)), ArraySpec("qvel", (6 + joints,)),
+        ArraySpec("ctrl", (wheels + arm.n_joints,)),
+    )  # fmt: skip
+    act = Function(
+        name="act",
+        args=(Arg(kind="dict", arrays=obs),),
+        returns=(ArraySpec("ctrl", (wheels + arm.n_joints,)),),
+    )
+    return PythonContract(
+        entry=spec.CONTROLLER_PY,
+        factory="make_controller",
+        required=("reset", "act"),
+        functions=(act,),
+        suffixes=(),
+        modules=("numpy", "mujoco"),
+    )
 
 
 def make_robot(design: chassis.Chassis, arm: spec.Arm, payload_kg: float) -> Robot:
@@ -195,19 +227,17 @@ def run_trial(
             action = np.clip(checked_action(controller.act(obs), model.nu), low, high)
             digest.update(action.astype("<f8").tobytes())
             data.ctrl[:] = action
-            error_m, margin, contacts = _advance(robot, data, trial, support, target)
+            now = _advance(robot, data, trial, support, target)
             if tick % every == 0:
                 values = (
-                    data.time, error_m, margin, trial.tilt_max_deg, contacts.shelf_n,
-                    contacts.wheel_load_n.min(),
+                    data.time, now.error_m, now.margin, trial.tilt_max_deg, now.shelf_n,
+                    now.wheel_load_n,
                 )  # fmt: skip
                 for name, value in zip(series, values, strict=True):
                     series[name].append(round(float(value), 5))
             if keep_frames and tick % shot == 0:
                 trial.qpos.append(data.qpos.copy())
-            trial.ee_err_m = error_m
-            good = error_m <= spec.SHELF_TOLERANCE_M and margin > 0.0
-            if hold.tick(float(data.time), good):
+            if hold.tick(float(data.time), now.is_good):
                 trial.ended = "success"
                 break
             if trial.ended != "horizon":
@@ -216,46 +246,67 @@ def run_trial(
         trial.ended, trial.detail = fault.ended, fault.code
     except SimulationError as error:
         trial.ended, trial.detail = "sim_unstable", str(error)
-    trial.elapsed_s, trial.hold_s = float(data.time), hold.longest_s
+    trial.hold_s = hold.longest_s
     trial.action_sha256, trial.series = digest.hexdigest(), series
     return trial
 
 
+class Tick(NamedTuple):
+    """The end of one control tick."""
+
+    error_m: float
+    """Tool to target."""
+    margin: float
+    """Median force-angle margin, 0 far from the target."""
+    shelf_n: float
+    wheel_load_n: float
+    """Of the least loaded wheel."""
+
+    @property
+    def is_good(self) -> bool:
+        """At the target and standing firmly."""
+        return self.error_m <= spec.SHELF_TOLERANCE_M and self.margin > 0.0
+
+
 def _advance(
     robot: Robot, data: mujoco.MjData, trial: ShelfTrial, support: Support, target: np.ndarray
-) -> tuple[float, float, Contacts]:
-    """One control tick of physics; a broken limit is written into the trial and ends the tick.
-
-    Returns:
-        Tool distance in m, median force-angle margin (0 far from the target), last contacts.
-    """
-    model, margin = robot.model, 0.0
-    for _ in range(SUBSTEPS):
+) -> Tick:
+    """One control tick of physics; the first broken limit is written into the trial and ends the tick."""
+    model, recorder = robot.model, Recorder(robot)
+    tool, centre, upright = np.empty((SUBSTEPS, 3)), np.empty((SUBSTEPS, 3)), np.empty(SUBSTEPS)
+    seen = (data.site_xpos[robot.ee], data.subtree_com[robot.base], data.xmat[robot.base, 8:])
+    for k in range(SUBSTEPS):
         mujoco.mj_step(model, data)
-        guard.check(model, data, f"shelf target {trial.target_index}")
-        contacts = read_contacts(robot, data)
-        lifted = support.add(contacts)
-        upright = data.xmat[robot.base, 8]
-        tilt = float(np.degrees(np.arccos(min(1.0, upright))))
-        trial.tilt_max_deg = max(trial.tilt_max_deg, tilt)
-        trial.shelf_force_max_n = max(trial.shelf_force_max_n, contacts.shelf_n)
-        offset = data.site_xpos[robot.ee] - target
-        error_m = float(np.sqrt(offset @ offset))
-        trial.min_ee_err_m = min(trial.min_ee_err_m, error_m)
-        if error_m <= NEAR_M:
-            margin = support.margin(data.subtree_com[robot.base], -contacts.net_n)
-            lowest = margin if trial.min_fasm is None else min(trial.min_fasm, margin)
-            trial.min_fasm = lowest
-        if contacts.shelf_n > spec.SHELF_FORCE_LIMIT_N:
-            trial.ended = "shelf_contact"
-            trial.detail = f"{model.geom(contacts.shelf_geom).name} touched the shelf"
-        elif tilt > spec.TILT_LIMIT_DEG:
-            trial.ended = "tilt"
-        elif lifted:
-            trial.ended = "wheels_lifted"
-        if trial.ended != "horizon":
-            break
-    return error_m, margin, contacts
+        recorder.add(data)
+        tool[k], centre[k], upright[k] = seen
+    trial.elapsed_s = float(data.time)
+    guard.check(model, data, f"shelf target {trial.target_index}")
+    touch = recorder.take()
+    error_m = np.linalg.norm(tool - target, axis=1)
+    tilt_deg = np.degrees(np.arccos(np.minimum(1.0, upright)))
+    broken = {
+        "shelf_contact": touch.shelf_n > spec.SHELF_FORCE_LIMIT_N,
+        "tilt": tilt_deg > spec.TILT_LIMIT_DEG,
+        "wheels_lifted": support.add(touch),
+    }
+    ends = np.flatnonzero(np.any(list(broken.values()), axis=0))
+    n = int(ends[0]) + 1 if len(ends) else SUBSTEPS
+    if len(ends):
+        trial.ended = next(name for name, at in broken.items() if at[n - 1])
+        trial.elapsed_s -= (SUBSTEPS - n) * spec.TIMESTEP_S
+    if trial.ended == "shelf_contact":
+        trial.detail = f"{model.geom(int(touch.shelf_geom[n - 1])).name} touched the shelf"
+    trial.tilt_max_deg = max(trial.tilt_max_deg, float(tilt_deg[:n].max()))
+    trial.shelf_force_max_n = max(trial.shelf_force_max_n, float(touch.shelf_n[:n].max()))
+    trial.min_ee_err_m = min(trial.min_ee_err_m, float(error_m[:n].min()))
+    trial.ee_err_m, margin = float(error_m[n - 1]), 0.0
+    near = np.flatnonzero(error_m[:n] <= NEAR_M)
+    if len(near):
+        margins = support.margins(centre[near], -touch.net_n[near], SUBSTEPS - 1 - near)
+        margin, lowest = float(margins[-1]), float(margins.min())
+        trial.min_fasm = lowest if trial.min_fasm is None else min(trial.min_fasm, lowest)
+    least_n = float(touch.wheel_load_n[n - 1].min())
+    return Tick(trial.ee_err_m, margin, float(touch.shelf_n[n - 1]), least_n)
 
 
 class LocalController:
@@ -310,14 +361,11 @@ class Preview(gymnasium.Env):
     def step(self, action: np.ndarray):
         low, high = self.model.actuator_ctrlrange.T
         self._data.ctrl[:] = np.clip(checked_action(action, self.model.nu), low, high)
-        error_m, margin, _ = _advance(
-            self._robot, self._data, self._trial, self._support, self._target
-        )
-        good = error_m <= spec.SHELF_TOLERANCE_M and margin > 0.0
-        solved = self._hold.tick(float(self._data.time), good)
+        now = _advance(self._robot, self._data, self._trial, self._support, self._target)
+        solved = self._hold.tick(float(self._data.time), now.is_good)
         failed = self._trial.ended != "horizon"
         late = self._data.time >= spec.SHELF_TRIAL_S - 1e-9
-        claims = self._claims(error_m) | {"solved": solved}
+        claims = self._claims(now.error_m) | {"solved": solved}
         return self._observe(), float(solved), solved or failed, late, {"claims": claims}
 
     def _observe(self) -> dict[str, np.ndarray]:

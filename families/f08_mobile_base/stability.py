@@ -4,64 +4,82 @@ Frames: points and forces are in one right-handed frame whose z axis is the terr
 on level ground); support polygons live in its x-y plane. Lengths in m, forces in N, angles in rad.
 """
 
-import math
-
 import numpy as np
 
 from families.f08_mobile_base import spec
 
-_DIRECTIONS = np.array([[np.cos(a), np.sin(a)] for a in np.pi / 8 * np.arange(16)])
-_PREFILTER_FROM = 80
-"""From this many points on, points inside the polygon of the extremes are dropped first."""
-
 
 def convex_hull(points_m: np.ndarray) -> np.ndarray:
-    """Convex hull by monotone chain, seen along z.
+    """Convex hull by monotone chain.
 
     Args:
-        points_m: Shape (n, 2), or (n, 3) to keep the height of every corner.
+        points_m: Shape (n, 2).
 
     Returns:
-        Corners counter-clockwise, shape (k, 2) or (k, 3). Fewer than three where the points are
-        collinear.
+        Corners counter-clockwise, shape (k, 2). Fewer than three where the points are collinear.
     """
-    points = np.asarray(points_m, dtype=float)
-    return np.array(_hull(points)).reshape(-1, points.shape[1])
-
-
-def _hull(points: np.ndarray) -> list[list[float]]:
-    if len(points) >= _PREFILTER_FROM:
-        points = _outer(points)
-    ordered = sorted(points.tolist())
-    if len(ordered) < 2:
-        return ordered
-    return _chain(ordered) + _chain(ordered[::-1])
+    ordered = sorted(np.asarray(points_m, dtype=float).tolist())
+    if len(ordered) > 1:
+        ordered = _chain(ordered) + _chain(ordered[::-1])
+    return np.array(ordered).reshape(-1, 2)
 
 
 def _chain(ordered: list[list[float]]) -> list[list[float]]:
     """Lower hull of points sorted by x (upper hull if reversed), without its last point."""
     hull: list[list[float]] = []
-    for point in ordered:
-        px, py = point[0], point[1]
+    for x, y in ordered:
         while len(hull) > 1:
-            a, b = hull[-2], hull[-1]
-            if (b[0] - a[0]) * (py - a[1]) - (b[1] - a[1]) * (px - a[0]) > 0.0:
+            (ax, ay), (bx, by) = hull[-2:]
+            if (bx - ax) * (y - ay) - (by - ay) * (x - ax) > 0.0:
                 break
             hull.pop()
-        hull.append(point)
+        hull.append([x, y])
     return hull[:-1]
 
 
-def _outer(points: np.ndarray) -> np.ndarray:
-    """Points that are not strictly inside the polygon of the extremes in sixteen directions."""
-    flat = points[:, :2]
-    extreme = flat[(flat @ _DIRECTIONS.T).argmax(axis=0)]
-    edge = np.roll(extreme, -1, axis=0) - extreme
-    edge = edge[(edge != 0.0).any(axis=1)]
-    start = extreme[(np.roll(extreme, -1, axis=0) != extreme).any(axis=1)]
-    side = np.outer(flat[:, 1], edge[:, 0]) - np.outer(flat[:, 0], edge[:, 1])
-    side -= start[:, 1] * edge[:, 0] - start[:, 0] * edge[:, 1]
-    return points[~(side > 1e-12).all(axis=1)] if len(edge) > 2 else points
+def hull_loops(points_m: np.ndarray) -> np.ndarray:
+    """Corners of the convex hulls, seen along z, of many sets of points at once.
+
+    From the leftmost point the next corner of the lower hull is the one of least slope (of equals, the
+    farthest), and so on to the rightmost point; the upper hull is the lower one of the mirrored points.
+    All sets and both hulls advance together.
+
+    Args:
+        points_m: Shape (..., n, 3), n > 0; points with a NaN are none.
+
+    Returns:
+        Counter-clockwise, shape (k, ..., 3). A set with fewer than k corners repeats some of them.
+    """
+    points = np.asarray(points_m, dtype=float)
+    sets, n = points.shape[:-2], points.shape[-2]
+    x, y = (points[..., k].reshape(-1, n) for k in (0, 1))
+    x, y = np.concatenate([x, x]), np.concatenate([y, -y])
+    row = np.arange(len(x))
+    leftmost = np.where(np.isnan(x), np.inf, x).min(axis=1)
+    here = np.where(x == leftmost[:, None], y, np.inf).argmin(axis=1)
+    path = [here]
+    while True:
+        run, rise = x - x[row, here][:, None], y - y[row, here][:, None]
+        slope = np.full(run.shape, np.inf)
+        np.divide(rise, run, out=slope, where=run > 0.0)
+        least = slope.min(axis=1)
+        goes_on = least < np.inf
+        if not goes_on.any():
+            break
+        there = np.where(slope == least[:, None], run, -1.0).argmax(axis=1)
+        here = np.where(goes_on, there, here)
+        path.append(here)
+    lower, upper = np.split(np.stack(path), 2, axis=1)
+    loop = np.concatenate([lower, upper[::-1]])
+    corners = points.reshape(-1, n, 3)[np.arange(loop.shape[1]), loop]
+    return corners.reshape(-1, *sets, 3)
+
+
+def _edges(contacts_m: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Start and end of every hull edge, shape (k, ..., 3), and which are edges, shape (k, ...)."""
+    start = hull_loops(contacts_m)
+    end = np.roll(start, -1, axis=0)
+    return start, end, (np.abs(end - start)[..., :2] > 0.0).any(axis=-1)
 
 
 def signed_distance(point_m: np.ndarray, corners_m: np.ndarray) -> np.ndarray:
@@ -92,29 +110,55 @@ def signed_distance(point_m: np.ndarray, corners_m: np.ndarray) -> np.ndarray:
 
 
 def project_along_gravity(
-    centre_m: np.ndarray, gravity: np.ndarray, height_m: float = 0.0
+    centre_m: np.ndarray, gravity: np.ndarray, height_m: np.ndarray | float = 0.0
 ) -> np.ndarray:
-    """Where the line through the mass centre along gravity meets the plane z = height_m. Shape (2,)."""
-    step = (height_m - centre_m[2]) / gravity[2]
-    return np.asarray(centre_m[:2] + step * gravity[:2])
+    """Where the line through the mass centre along gravity meets the plane z = height_m.
+
+    Args:
+        centre_m: Shape (..., 3).
+        gravity: Shape (3,); only its direction counts.
+        height_m: Shape (...).
+
+    Returns:
+        Shape (..., 2).
+    """
+    step = (height_m - centre_m[..., 2]) / gravity[2]
+    return centre_m[..., :2] + np.asarray(step)[..., None] * gravity[:2]
 
 
-def static_margin(centre_m: np.ndarray, gravity: np.ndarray, contacts_m: np.ndarray) -> float:
+def static_margin(centre_m: np.ndarray, gravity: np.ndarray, contacts_m: np.ndarray) -> np.ndarray:
     """SSM: signed distance of the mass centre's projection to the hull of the contacts.
 
     Args:
-        centre_m: Mass centre, shape (3,).
+        centre_m: Mass centre, shape (..., 3).
         gravity: Gravity vector, shape (3,); only its direction counts.
-        contacts_m: Loaded contact points, shape (n, 3).
+        contacts_m: Loaded contact points, shape (..., n, 3); NaN for none.
+
+    Returns:
+        Shape (...): positive inside; minus infinity without a contact.
     """
-    if len(contacts_m) == 0:
-        return -np.inf
-    ground_z = float(contacts_m[:, 2].mean())
-    point = project_along_gravity(centre_m, gravity, ground_z)
-    return float(signed_distance(point, convex_hull(contacts_m[:, :2])))
+    some = np.isfinite(contacts_m[..., 0])
+    count = some.sum(axis=-1)
+    ground_z = np.where(some, contacts_m[..., 2], 0.0).sum(axis=-1) / np.maximum(count, 1)
+    point = project_along_gravity(np.asarray(centre_m), gravity, ground_z)
+    away = np.linalg.norm(contacts_m[..., :2] - point[..., None, :], axis=-1)
+    outside = np.where(some, away, np.inf).min(axis=-1, initial=np.inf)
+    if not some.any():
+        return -outside
+    start, end, is_edge = _edges(contacts_m)
+    edge, offset = (end - start)[..., :2], (point - start[..., :2])
+    length2 = np.where(is_edge, (edge**2).sum(axis=-1), 1.0)
+    along = np.clip((offset * edge).sum(axis=-1) / length2, 0.0, 1.0)
+    apart = np.linalg.norm(offset - along[..., None] * edge, axis=-1)
+    outside = np.minimum(outside, np.where(is_edge, apart, np.inf).min(axis=0))
+    cross = edge[..., 0] * offset[..., 1] - edge[..., 1] * offset[..., 0]
+    inside = np.where(is_edge, cross / np.sqrt(length2), np.inf).min(axis=0)
+    return np.where((is_edge.sum(axis=0) > 2) & (inside >= 0.0), inside, -outside)[()]
 
 
-def force_angle_margin(centre_m: np.ndarray, net_n: np.ndarray, contacts_m: np.ndarray) -> float:
+def force_angle_margin(
+    centre_m: np.ndarray, net_n: np.ndarray, contacts_m: np.ndarray
+) -> np.ndarray:
     """FASM = min over hull edges of theta |f_a| |l|, theta = atan2((l x f_a) . a, f_a . l).
 
     a is the unit edge (counter-clockwise), l the shortest vector from the mass centre to the edge's
@@ -122,35 +166,27 @@ def force_angle_margin(centre_m: np.ndarray, net_n: np.ndarray, contacts_m: np.n
     and the robot tips over it.
 
     Args:
-        centre_m: Mass centre, shape (3,).
-        net_n: f = -(sum of contact forces on the robot), shape (3,), N.
-        contacts_m: Loaded contact points, shape (n, 3).
+        centre_m: Mass centre, shape (..., 3).
+        net_n: f = -(sum of contact forces on the robot), shape (..., 3), N.
+        contacts_m: Loaded contact points, shape (..., n, 3); NaN for none.
 
     Returns:
-        N m rad. 0 where the contacts span no edge longer than `MIN_EDGE_M` or no area.
+        Shape (...), N m rad. 0 where the contacts span no edge longer than `MIN_EDGE_M` or no area.
     """
-    corners = _hull(np.asarray(contacts_m, dtype=float)) if len(contacts_m) > 2 else []
-    if len(corners) < 3:
-        return 0.0
-    cx, cy, cz = (float(v) for v in centre_m)
-    fx, fy, fz = (float(v) for v in net_n)
-    worst = math.inf
-    for (x, y, z), (x1, y1, z1) in zip(corners, corners[1:] + corners[:1]):
-        length = math.sqrt((x1 - x) ** 2 + (y1 - y) ** 2 + (z1 - z) ** 2)
-        if length <= spec.MIN_EDGE_M:
-            continue
-        ax, ay, az = (x1 - x) / length, (y1 - y) / length, (z1 - z) / length
-        lx, ly, lz = x - cx, y - cy, z - cz
-        along = lx * ax + ly * ay + lz * az
-        lx, ly, lz = lx - along * ax, ly - along * ay, lz - along * az
-        along = fx * ax + fy * ay + fz * az
-        gx, gy, gz = fx - along * ax, fy - along * ay, fz - along * az
-        lever = math.sqrt(lx * lx + ly * ly + lz * lz)
-        force = math.sqrt(gx * gx + gy * gy + gz * gz)
-        sine = ax * (ly * gz - lz * gy) + ay * (lz * gx - lx * gz) + az * (lx * gy - ly * gx)
-        theta = math.atan2(sine, gx * lx + gy * ly + gz * lz)
-        worst = min(worst, theta * force * lever)
-    return worst if math.isfinite(worst) else 0.0
+    if not np.isfinite(contacts_m).any():
+        return np.zeros(contacts_m.shape[:-2])
+    start, end, is_edge = _edges(contacts_m)
+    length = np.linalg.norm(end - start, axis=-1)
+    counts = is_edge & (length > spec.MIN_EDGE_M)
+    a = (end - start) / np.where(counts, length, 1.0)[..., None]
+    to_edge = start - centre_m
+    lever = to_edge - (to_edge * a).sum(axis=-1, keepdims=True) * a
+    force = net_n - (net_n * a).sum(axis=-1, keepdims=True) * a
+    sine = (np.cross(lever, force) * a).sum(axis=-1)
+    theta = np.arctan2(sine, (force * lever).sum(axis=-1))
+    size = np.linalg.norm(force, axis=-1) * np.linalg.norm(lever, axis=-1)
+    worst = np.where(counts, theta * size, np.inf).min(axis=0)
+    return np.where((is_edge.sum(axis=0) > 2) & np.isfinite(worst), worst, 0.0)[()]
 
 
 def rolling_median(values: np.ndarray, window: int) -> np.ndarray:

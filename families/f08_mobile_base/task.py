@@ -49,8 +49,8 @@ def measure_static(trace: battery.Trace) -> list[float | None]:
     """Smallest SSM over the quiet samples of every dwell, m; None for a dwell that is never quiet."""
     quiet, worst = trace.quiet(), []
     for first, last in trace.program.dwells:
-        steps = [k for k in range(first, min(last, trace.n_steps)) if quiet[k]]
-        worst.append(min((trace.static_margin_m(k) for k in steps), default=None))
+        margins = trace.static_margin_m(first + np.flatnonzero(quiet[first:last]))
+        worst.append(float(margins.min()) if len(margins) else None)
     return worst
 
 

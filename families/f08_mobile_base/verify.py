@@ -23,7 +23,6 @@ from families.f08_mobile_base import (
     stability,
     task,
 )
-from rle.contracts import Arg, ArraySpec, Function, PythonContract
 from rle.errors import InvalidSubmission
 from rle.report import FamilyResult, Row, read_report
 from rle.sim.film import film_states
@@ -58,8 +57,9 @@ def verify(ctx: VerifyContext) -> FamilyResult:
         return unloadable(str(error).splitlines()[0])
     controller, flags = check_controller(ctx)
     params = {"robot_xml": checked.canonical.decode(), "controller": controller}
-    rows = ctx.map_trials(run_trial, trials(params))
-    return compose(design, design_rows + repeated(rows), flags)
+    planned = quick_trials(params) if is_quick(ctx) else trials(params)
+    rows = design_rows + repeated(ctx.map_trials(run_trial, planned))
+    return msgspec.structs.replace(compose(design, rows, flags), scored=not is_quick(ctx))
 
 
 def unloadable(why: str) -> FamilyResult:
@@ -76,32 +76,9 @@ def unloadable(why: str) -> FamilyResult:
 def check_controller(ctx: VerifyContext) -> tuple[Checked | None, list[str]]:
     """The controller, or None with the reason: the chassis is scored without it."""
     try:
-        return ctx.check("python", controller_contract(spec.ARMS[0])), []
+        return ctx.check("python", shelf.contract(spec.ARMS[0])), []
     except InvalidSubmission as error:
         return None, [f"integration scores 0: {error}"]
-
-
-def controller_contract(arm: spec.Arm) -> PythonContract:
-    """`make_controller()` with `reset(context, seed)` and `act(obs)`, array sizes of one arm."""
-    wheels = len(spec.WHEELS)
-    joints = wheels * (1 + spec.N_ROLLERS) + arm.n_joints
-    obs = (
-        ArraySpec("time"), ArraySpec("qpos", (7 + joints,)), ArraySpec("qvel", (6 + joints,)),
-        ArraySpec("ctrl", (wheels + arm.n_joints,)),
-    )  # fmt: skip
-    act = Function(
-        name="act",
-        args=(Arg(kind="dict", arrays=obs),),
-        returns=(ArraySpec("ctrl", (wheels + arm.n_joints,)),),
-    )
-    return PythonContract(
-        entry=spec.CONTROLLER_PY,
-        factory="make_controller",
-        required=("reset", "act"),
-        functions=(act,),
-        suffixes=(),
-        modules=("numpy", "mujoco"),
-    )
 
 
 def trials(params: dict[str, Any], arms: Sequence[str] = spec.ARM_NAMES) -> list[Trial]:
@@ -116,6 +93,21 @@ def trials(params: dict[str, Any], arms: Sequence[str] = spec.ARM_NAMES) -> list
         Trial(id=f"t{n:03d}", index=k, group=group, params=params)
         for n, (group, k) in enumerate(planned)
     ]
+
+
+def is_quick(ctx: VerifyContext) -> bool:
+    """Whether the run is a look at the submission instead of a score."""
+    return ctx.options.get("profile") == "quick"
+
+
+def quick_trials(params: dict[str, Any]) -> list[Trial]:
+    """The first draw of every test and two shelf targets, out of all trials."""
+
+    def is_kept(trial: Trial) -> bool:
+        is_shelf = trial.group.partition("/")[2] in SHELF_TESTS
+        return trial.index in spec.QUICK_TARGETS if is_shelf else trial.index < spec.QUICK_DRAWS
+
+    return [trial for trial in trials(params) if is_kept(trial)]
 
 
 def run_trial(ctx: VerifyContext, trial: Trial) -> Row:
@@ -161,7 +153,7 @@ def play_shelf(
     payload_kg = SHELF_TESTS.get(test, SHELF_TESTS[FIRST_SHELF])
     if checked is None:
         return shelf.ShelfTrial(trial.index, payload_kg, ended="no_submission"), 0.0
-    checked = msgspec.structs.replace(checked, contract=controller_contract(arm))
+    checked = msgspec.structs.replace(checked, contract=shelf.contract(arm))
     with ctx.worker("python", checked, LIMITS) as worker:
         try:
             worker.load()
@@ -263,7 +255,7 @@ def _series(trace: battery.Trace, test: str) -> dict[str, list[float]]:
         "min_wheel_load_n": load[picks].min(axis=1) if len(picks) else picks,
     }
     if test == "static":
-        curves["ssm_m"] = np.array([max(trace.static_margin_m(int(k)), -1.0) for k in picks])
+        curves["ssm_m"] = np.maximum(trace.static_margin_m(picks), -1.0)
     elif test in spec.SCENARIOS and trace.n_steps:
         curves["fasm"] = trace.force_angle[picks]
     return {name: np.round(values, 4).tolist() for name, values in curves.items()}
@@ -279,10 +271,7 @@ def _events(trace: battery.Trace) -> list[tuple[float, str]]:
 
 
 def shelf_row(trial: Trial, result: shelf.ShelfTrial) -> Row:
-    """A shelf trial; its last event carries the digest of all actions."""
-    events = [(result.elapsed_s, f"actions sha256 {result.action_sha256}")]
-    if result.detail:
-        events.insert(0, (result.elapsed_s, result.detail))
+    """A shelf trial as the report keeps it."""
     return Row(
         id=trial.id,
         group=trial.group,
@@ -300,7 +289,8 @@ def shelf_row(trial: Trial, result: shelf.ShelfTrial) -> Row:
             "elapsed_s": result.elapsed_s,
         },
         series=result.series,
-        events=events,
+        events=[(result.elapsed_s, result.detail)] if result.detail else [],
+        actions_sha256=result.action_sha256,
     )
 
 
@@ -379,7 +369,7 @@ def media(ctx: VerifyContext, folder: Path) -> None:
     pictures.write_pictures(design, folder)
     pictures.plot_margins(design, rows, folder / "picture_margins.png")
     params = {"robot_xml": checked.canonical.decode(), "controller": controller}
-    wanted = set(pictures.filmed(rows))
+    wanted = set(pictures.filmed(rows, is_quick(ctx)))
     for trial in trials(params):
         if trial.id in wanted:
             film(ctx, trial, folder / f"{trial.id}.mp4")

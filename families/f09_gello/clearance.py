@@ -285,6 +285,7 @@ def first_offence(device: Device, path: np.ndarray, index: int = 0) -> Offence |
         [g for g in device.added_geom.values() if model.geom_bodyid[g] != base], dtype=int
     )
     low = centres[:, moving, 2] - model.geom_rbound[moving] < CLEARANCE.table_z_m
+    ga, gb, child = pairs.a.tolist(), pairs.b.tolist(), pairs.joint_body.tolist()
     for k in np.flatnonzero(close.any(axis=1) | low.any(axis=1)):
         data.qpos[:] = path[k]
         mujoco.mj_kinematics(model, data)
@@ -292,10 +293,10 @@ def first_offence(device: Device, path: np.ndarray, index: int = 0) -> Offence |
             above = lowest_m(device, data, geom) - CLEARANCE.table_z_m
             if above < 0:
                 return Offence(index, int(k), model.geom(geom).name, "table", above)
-        for i in np.flatnonzero(close[k]):
-            a, b = int(pairs.a[i]), int(pairs.b[i])
+        for i in np.flatnonzero(close[k]).tolist():
+            a, b = ga[i], gb[i]
             gap = mujoco.mj_geomDistance(model, data, a, b, CLEARANCE.gap_m, ends)
-            if gap < CLEARANCE.gap_m and not _exempt(data, int(pairs.joint_body[i]), ends):
+            if gap < CLEARANCE.gap_m and not _exempt(data, child[i], ends):
                 gap = mujoco.mj_geomDistance(model, data, a, b, _FAR_M, ends)
                 return Offence(index, int(k), model.geom(a).name, model.geom(b).name, float(gap))
     return None
@@ -305,10 +306,8 @@ def _exempt(data: mujoco.MjData, child: int, ends: np.ndarray) -> bool:
     """Whether both nearest points lie beside the common joint of parent and child (-1: no such joint)."""
     if child < 0:
         return False
-    joint, limit = data.xpos[child], CLEARANCE.joint_exempt_m
-    return bool(
-        np.linalg.norm(ends[:3] - joint) <= limit and np.linalg.norm(ends[3:] - joint) <= limit
-    )
+    joint, points, limit = data.xpos[child].tolist(), ends.tolist(), CLEARANCE.joint_exempt_m
+    return math.dist(points[:3], joint) <= limit and math.dist(points[3:], joint) <= limit
 
 
 def share_clear(lead: Lead, paths: Sequence[np.ndarray]) -> tuple[float, Offence | None]:

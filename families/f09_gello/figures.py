@@ -7,7 +7,7 @@ from rle.report import Report, Row
 CURVES = (
     Curve(
         series="path_passive_n_m",
-        label="largest joint torque on a path, mechanism alone",
+        label="largest torque, mechanism alone",
         unit="N m",
         limits=((spec.SERVO.limit_n_m, "what a servo gives"),),
     ),

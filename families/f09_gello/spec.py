@@ -278,13 +278,7 @@ TASKS: tuple[TaskSpec, ...] = (
         profiles=("mjcf", "python"),
         n_trials=len(ARM_NAMES),
         agent_files=(
-            *(
-                f"families/f09_gello/{room}.py"
-                for room in (
-                    "__init__", "spec", "scene", "task", "clearance",
-                    "software", "metrics", "figures", "dev", "devices/*", "mechanism/*", "numbers/*",
-                )
-            ),
+            "rle/**/*", "families/f09_gello/**/*",
             "families/__init__.py",
             *(f"assets/gello/{name}" for name in (*(f"{arm}/*" for arm in ARM_NAMES), "README.md")),
         ),

@@ -1,13 +1,16 @@
 """Commands that tell: list, card, doctor, gen."""
 
 import dataclasses
+import itertools
 import json
+import os
+import shutil
+import sys
 from pathlib import Path
 from typing import Any, Literal
 
 import tyro
 from rich.console import Console
-from rich.table import Table
 
 from rle import cards, registry
 from rle.spec import TaskSpec
@@ -38,14 +41,36 @@ class List:
         if self.json:
             print(json.dumps(rows, indent=2))
             return 0
-        table = Table(title=f"{len(rows)} tasks, {sum(bool(r['available']) for r in rows)} here")
-        for head in ("task", "title", "workflow", "state"):
-            table.add_column(head)
-        for row in rows:
-            state = "ready" if row["available"] else "not in this version"
-            table.add_row(row["id"], row["title"], row["workflow"], state)
-        Console().print(table)
+        print(
+            task_table(rows, width=shutil.get_terminal_size().columns if _is_terminal() else None)
+        )
         return 0
+
+
+def task_table(rows: list[dict[str, Any]], width: int | None) -> str:
+    """The tasks below their workflows, one line each.
+
+    Args:
+        rows: As `rle list --json` prints them, tasks of a workflow together.
+        width: Columns of the terminal; longer titles are cut, ids and states never. None: no limit.
+    """
+    lines = [f"{len(rows)} tasks, {sum(bool(r['available']) for r in rows)} here"]
+    for workflow, group in itertools.groupby(rows, key=lambda r: r["workflow"]):
+        members = list(group)
+        id_width = max(len(r["id"]) for r in members)
+        lines += ["", workflow]
+        for row in members:
+            state = "ready" if row["available"] else "not yet"
+            fixed = f"  {row['id']:<{id_width}}  {state:<7}  "
+            room = len(row["title"]) if width is None else max(width - len(fixed), 0)
+            cut = len(row["title"]) > room
+            title = row["title"][: room - 1] + "\u2026" if cut and room else row["title"][:room]
+            lines.append((fixed + title).rstrip())
+    return "\n".join(lines)
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty() or "COLUMNS" in os.environ
 
 
 @dataclasses.dataclass

@@ -158,6 +158,7 @@ def _curve(
     axes.set_xticklabels(
         ["0", f"{span_s / 2:g}", f"{span_s:g} s"] if is_last else ["", "", ""], fontsize=11
     )
+    axes.get_xticklabels()[-1].set_horizontalalignment("right")
     unit = f", {curve.unit}" if curve.unit else ""
     axes.set_title(f"{curve.label}{unit}", loc="left", fontsize=12, color=COLOR["muted"], pad=5)
     for event_s, _what in row.events[:_MAX_EVENTS]:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,9 @@ from rle.stats import percentile_interval
 _REPLICATES = 5000
 _MAX_DRAWN = 60
 """Trials with a drawing, worst first; the others are told in words, so that the page stays small."""
+_QUANTITY = re.compile(r"(?: for| at)? [-+]?\d[\d.]*(?: (?:s|m|mm|N|deg))?\b")
+_MAX_KINDS = 4
+"""Kinds of events named in the legend of the small multiples."""
 
 
 def write(folder: Path, path: Path) -> None:
@@ -188,6 +192,11 @@ def _evidence(row: Row) -> str:
     return json.dumps(plain, indent=1)
 
 
+def _kind(event: str) -> str:
+    """What sort of event it is: its words before a colon, without what was counted or measured."""
+    return _QUANTITY.sub("", event.split(":")[0])
+
+
 def _legend(rows: list[Row], hooks: Hooks) -> str:
     """What the marks in the small multiples mean."""
     curves = max((curves_of(row, hooks) for row in rows), key=len, default=[])
@@ -195,8 +204,8 @@ def _legend(rows: list[Row], hooks: Hooks) -> str:
         return ""
     words = [f"Dashed line: {meaning}." for c in curves for _, meaning in c.limits]
     if any(row.events for row in rows):
-        whats = list(dict.fromkeys(what.split(":")[0] for row in rows for _, what in row.events))
-        words.append(f"Dotted verticals: {', '.join(whats[:4])}.")
+        whats = dict.fromkeys(_kind(what) for row in rows for _, what in row.events)
+        words.append(f"Dotted verticals: {', '.join(list(whats)[:_MAX_KINDS])}.")
     if any(row.ended != "done" for row in rows):
         words.append("Cross and grey: the trial ended there.")
     return " ".join(words)

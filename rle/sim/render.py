@@ -47,9 +47,10 @@ class Frames:
             self._renderer = mujoco.Renderer(model, height_px, width_px)
         except Exception as error:  # each GL binding raises its own class here
             raise InfrastructureError(
-                f"no frame can be drawn with MUJOCO_GL={gl_backend()} ({error}). Install a Mesa EGL "
-                "driver (Debian: libegl1 libegl-mesa0 libgl1-mesa-dri), or libosmesa6 and set "
-                "MUJOCO_GL=osmesa; check with `rle doctor`.",
+                f"no frame can be drawn with MUJOCO_GL={gl_backend()} ({error}). Either mujoco was "
+                "imported before rle set MUJOCO_GL (import rle first, or export MUJOCO_GL=egl), or there "
+                "is no driver: install Mesa's (Debian: libegl1 libegl-mesa0 libgl1-mesa-dri), or "
+                "libosmesa6 and set MUJOCO_GL=osmesa; check with `rle doctor`.",
                 code="render.unavailable",
             ) from error
         flags = self._renderer.scene.flags

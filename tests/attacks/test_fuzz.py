@@ -6,21 +6,26 @@ RLE_FUZZ sets the number of mutations of each kind; `make fuzz` asks for 20,000.
 import io
 import os
 import random
+import tempfile
 import zipfile
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import pytest
 import torch
 
 from rle.errors import AGENT_MESSAGES
-from tests.attacks import test_mjcf, test_torchscript
+from tests.attacks import test_mjcf, test_recipe, test_torchscript
 from tests.attacks.onnx_files import honest
 from tests.verifier.fake_family import ONNX
 from verifier.box import meshes, mjcf_check, onnx_check, python_check, torchscript_check
+from verifier.box.recipe import ckpt_check, source_check
 from verifier.box.wire import Fault
 
 N_FAST, N_FULL = 500, 20_000
+MAX_GROWTH_BYTES = 64 * 2**20
+"""Memory stays flat: a check keeps nothing of a file."""
 TOKENS = [b"0", b"-1", b"1e999", b"nan", b"\xff" * 8, b"\0", b"<", b'"', b"../", b"A" * 300]
 PYTHON = "import os\n\n\ndef act(obs):\n    return [x + 1.0 for x in obs['q']]\n"
 
@@ -82,6 +87,22 @@ def check_python(data: bytes) -> object:
     return python_check.check({"policy.py": data}, contract)
 
 
+def check_recipe(data: bytes) -> object:
+    return source_check.check({"solution.py": data}, msgspec.to_builtins(test_recipe.SOURCE))
+
+
+def check_ckpt(data: bytes) -> object:
+    with tempfile.NamedTemporaryFile(suffix=".pt") as file:
+        file.write(data)
+        file.flush()
+        return ckpt_check.check(Path(file.name), msgspec.to_builtins(test_recipe.CKPT))
+
+
+def checkpoint() -> bytes:
+    value = {"w": torch.ones(3, 4), "steps": [1, 2.0, "x"], "nested": {"b": torch.zeros(2)}}
+    return test_recipe.saved(value)
+
+
 def model_archive() -> bytes:
     torch.manual_seed(0)
     return test_torchscript.scripted(test_torchscript.Honest())
@@ -98,13 +119,22 @@ KINDS: dict[str, Kind] = {
     "obj": (lambda: OBJ, lambda d: meshes.read("a.obj", d, 1000), mutate),
     "torchscript": (model_archive, check_torchscript, mutate_member),
     "python": (PYTHON.encode, check_python, mutate),
+    "recipe": (test_recipe.HONEST.encode, check_recipe, mutate),
+    "ckpt": (checkpoint, check_ckpt, mutate_member),
 }
 
 
-def fuzz(kind: str, n: int) -> None:
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def fuzz(kind: str, n: int) -> int:
+    """Checks `n` mutations; returns by how much memory grew after the first tenth, bytes."""
     make, check, change = KINDS[kind]
-    original = make()
+    original, before = make(), 0
     for seed in range(n):
+        if seed == n // 10:
+            before = resident_bytes()
         data = change(original, random.Random(f"{kind}/{seed}"))
         try:
             check(data)
@@ -113,6 +143,7 @@ def fuzz(kind: str, n: int) -> None:
             AGENT_MESSAGES[fault.code].format(**fault.fields)
         except Exception as error:
             raise AssertionError(f"{kind}, seed {seed}: {error!r}") from error
+    return resident_bytes() - before
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -125,4 +156,5 @@ def test_some_mutations(kind):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_mutations(kind):
-    fuzz(kind, int(os.environ.get("RLE_FUZZ", N_FULL)))
+    grown = fuzz(kind, int(os.environ.get("RLE_FUZZ", N_FULL)))
+    assert grown < MAX_GROWTH_BYTES, f"memory grew by {grown / 2**20:.0f} MiB"

@@ -21,15 +21,18 @@ from PIL import Image
 from rle import registry
 from rle.index import IndexOptions, run_index
 from rle.pages import write_index_page, write_report_page
-from rle.report import ErrorRecord, Row
+from rle.report import ErrorRecord, Row, read_report
 
+RECORDED = tuple(sorted((Path(__file__).parent / "reports").glob("*.json")))
+"""Real verifications of the shipped references, one at least of each family: see `record_report.py`."""
+KEPT_UNTIL_EXIT = tempfile.TemporaryDirectory(prefix="rle-pages-")
 HOSTILE = "<script>document.title = 'owned'</script> & \"quotes\""
 
 
 @functools.cache
 def folder() -> Path:
-    """Folder of the pages; drawn once per process, removed with the system's temporary files."""
-    base = Path(tempfile.mkdtemp(prefix="rle-pages-"))
+    """Folder of the pages; drawn once per process, gone with it."""
+    base = Path(KEPT_UNTIL_EXIT.name)
     results = base / "results"
     practice = {"practice": True, "reference": "stand-in"}
     write_out(results / "f04-dance", report("f04/dance", **practice))
@@ -53,6 +56,11 @@ def folder() -> Path:
     _media(results / "f04-dance")
     for path in sorted(results.glob("*/report.json")):
         write_report_page(path.parent, path.parent / "index.html")
+    for path in RECORDED:
+        out = write_out(base / "recorded" / path.stem, read_report(path.read_bytes()))
+        write_report_page(out, out / "index.html")
+    kept = run_index(IndexOptions(results=(base / "recorded",), system="recorded"))
+    write_index_page(kept, base / "recorded.html")
     alone = run_index(IndexOptions(results=(results,), system="reference submissions"))
     write_index_page(alone, base / "index.html")
     write_index_page(several(base), base / "several.html")
@@ -94,7 +102,9 @@ def pages() -> dict[str, Path]:
     """Every page by name."""
     base = folder()
     found = {p.parent.name: p for p in sorted(base.glob("results/*/index.html"))}
-    return {"index": base / "index.html", "several": base / "several.html", **found}
+    kept = {f"recorded-{p.parent.name}": p for p in sorted(base.glob("recorded/*/index.html"))}
+    alone = {name: base / f"{name}.html" for name in ("index", "several", "recorded")}
+    return {**alone, **found, **kept}
 
 
 def _media(out: Path) -> None:

@@ -1,6 +1,7 @@
 """The command line: help on one screen, errors on one line, machine output that parses."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +62,24 @@ def test_list_knows_all_51_and_says_what_is_missing():
     rows = json.loads(rle("list", "--json").stdout)
     assert [r["id"] for r in rows] == list(registry.TASK_IDS)
     assert {r["id"] for r in rows if r["available"]} == set(registry.landed_tasks())
+
+
+@pytest.mark.parametrize("width", [50, 80])
+def test_list_keeps_to_a_narrow_terminal_and_cuts_titles_alone(width, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(width))
+    with pytest.raises(SystemExit):
+        cli.main(["list"])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    for task in registry.TASK_IDS:
+        (line,) = [line for line in lines if line.split()[:1] == [task]]
+        assert ("ready" if task in registry.landed_tasks() else "not yet") in line
+
+
+def test_list_in_a_pipe_cuts_nothing():
+    env = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    text = rle("list", env=env).stdout
+    assert all(registry.get(task).title in text for task in registry.landed_tasks())
 
 
 def test_card_of_each_family_states_the_contract():

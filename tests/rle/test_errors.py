@@ -1,5 +1,6 @@
 """Messages teach; what an agent may read leaks nothing."""
 
+import pickle
 import re
 
 import pytest
@@ -31,3 +32,22 @@ def test_unknown_code_is_a_bug():
 def test_unknown_name_without_a_near_one_lists_all():
     error = errors.UnknownName("profile", "zzz", ["full", "noise"])
     assert error.message == "unknown profile 'zzz'. Known: full, noise."
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.InfrastructureError("the disk is full", code="output.disk"),
+        errors.InvalidSubmission("file.none", required="policy.onnx"),
+        errors.BudgetExceeded("ledger.budget", detail="51 of 50"),
+        errors.IsolationUnavailable("seccomp", "no libseccomp", "Install it."),
+        errors.UnknownName("task", "f04/dence", ["f04/dance"]),
+        errors.SimulationError("NaN in qpos"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_of_a_trial_process_arrives_whole(error):
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert (again.code, again.message) == (error.code, error.message)
+    assert vars(again) == vars(error)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from index_cases import report as make_report
 from index_cases import rows, scored, tracking_rows, write_out
-from pages_cases import HOSTILE, falling_row, pages
+from pages_cases import HOSTILE, RECORDED, falling_row, pages
 
 from families.f04_tracking import figures
 from rle import registry
@@ -34,6 +34,7 @@ from rle.report import COMMON_ENDED, Row, Threshold
 pytestmark = pytest.mark.xdist_group("pages")
 NAMES = (
     "index", "several", "f04-dance", "f04-run", "f04-sprint", "f04-fight", "f04-fall-and-get-up",
+    "recorded", *(f"recorded-{path.stem}" for path in RECORDED),
 )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 from chromium import BINARY, Chromium
-from pages_cases import folder, pages
+from pages_cases import RECORDED, folder, pages
 
 pytestmark = [
     pytest.mark.skipif(
@@ -11,6 +11,7 @@ pytestmark = [
     pytest.mark.xdist_group("pages"),
 ]
 NAMES = ("index", "several", "f04-dance", "f04-sprint", "f04-fight")
+KEPT = ("recorded", *(f"recorded-{path.stem}" for path in RECORDED))
 WIDE, NARROW = 1440, 390
 SCREEN_PX = 900
 
@@ -55,9 +56,11 @@ def browser():
     chromium.close()
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("width", [WIDE, NARROW])
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(
+    ("name", "width", "dark"),
+    [(name, width, dark) for name in NAMES for width in (WIDE, NARROW) for dark in (False, True)]
+    + [(name, width, dark) for name in KEPT for width, dark in ((WIDE, False), (NARROW, True))],
+)
 def test_page_is_silent_fits_and_can_be_read(browser, name, width, dark):
     browser.open(pages()[name], width, dark=dark)
     assert browser.problems == []

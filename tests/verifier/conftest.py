@@ -7,7 +7,9 @@ import msgspec
 import pytest
 
 from rle.spec import ArtifactContract, ArtifactEntry
+from tests.attacks.onnx_files import honest
 from tests.verifier import fake_family
+from tests.verifier.runs import verify
 from verifier.context import Context, Settings
 from verifier.hidden import read_salt
 from verifier.isolation import layers
@@ -28,6 +30,21 @@ def write_files(folder: Path, files: dict[str, bytes | str]) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data.encode() if isinstance(data, str) else data)
     return folder
+
+
+@pytest.fixture
+def policy(tmp_path) -> Path:
+    """A folder with an honest policy for the fake family."""
+    return write_files(tmp_path / "submission", {"policy.onnx": honest()})
+
+
+@pytest.fixture(scope="session")
+def honest_out(tmp_path_factory) -> Path:
+    """Results of an undisturbed run."""
+    base = tmp_path_factory.mktemp("honest")
+    folder = write_files(base / "submission", {"policy.onnx": honest()})
+    assert verify(folder, base / "out") == 0
+    return base / "out"
 
 
 @pytest.fixture

@@ -9,17 +9,27 @@ import signal
 import time
 from pathlib import Path
 
+import mujoco
 import numpy as np
 
 from rle.contracts import ArraySpec, OnnxContract, OnnxProbes
+from rle.errors import SimulationError
 from rle.report import FamilyResult, Row
+from rle.sim import guard
 from rle.spec import ArtifactContract, ArtifactEntry, Budget, TaskSpec, VerifyOption
 from rle.verify_api import Limits, Trial, TrialFault
 
 N_TRIALS, STEPS = 3, 8
 MARK = "RLE_TEST_MARK"
 """Variable that names a file which appears when the slow trial has begun."""
-FAULTS = ("none", "bug", "slow", "kill-worker", "kill-worker-once", "stop-worker")
+FAULTS = (
+    "none", "bug", "slow", "kill-worker", "kill-worker-once", "stop-worker", "kill-trial-once",
+    "kill-trial", "diverge", "broken-scene", "camera",
+)  # fmt: skip
+MOTOR = """<mujoco><option><flag autoreset="disable"/></option><worldbody>
+  <body><joint name="slide" type="slide"/><geom size=".1" mass="1"/></body></worldbody>
+  <actuator><motor joint="slide" gear="1e15"/></actuator></mujoco>"""
+"""A motor so strong that finite commands leave the range of numbers."""
 ONNX = OnnxContract(
     path="policy.onnx",
     inputs=(ArraySpec("obs", (1, 4), "float32"),),
@@ -59,6 +69,8 @@ def run_trial(ctx, trial: Trial) -> Row:
     if fault == "bug" and trial.index == 1:
         raise ZeroDivisionError("injected")
     ended = "done"
+    if trial.index == 1:
+        _disturb_trial(fault)
     checked = ctx.check("onnx", ONNX) if trial.params.get("check") else trial.params["checked"]
     with ctx.worker("onnx", checked, LIMITS) as worker:
         try:
@@ -67,7 +79,10 @@ def run_trial(ctx, trial: Trial) -> Row:
                 if trial.index == 0 and step == 2:
                     _disturb(fault, worker, ctx)
                 obs = np.concatenate([point, np.zeros(2)]).astype(np.float32)[None]
-                point = point + worker.act(obs)[0]
+                command = worker.act(obs)[0]
+                point = point + command
+                if fault == "diverge" and trial.index == 1 and not _survives(command):
+                    raise TrialFault("sim_unstable", "sim.warning")
                 if fault == "slow" and trial.index == 1:
                     Path(os.environ[MARK]).touch()
                     time.sleep(60.0)
@@ -75,6 +90,38 @@ def run_trial(ctx, trial: Trial) -> Row:
             ended = error.ended
     score = max(0.0, 1.0 - float(np.linalg.norm(point))) if ended == "done" else 0.0
     return Row(id=trial.id, score=score, ended=ended, metrics={"distance_m": float(point[0])})
+
+
+def _disturb_trial(fault: str) -> None:
+    """What befalls the trusted process of a trial."""
+    mark = Path(os.environ.get(MARK, os.devnull))
+    if fault == "kill-trial" or (fault == "kill-trial-once" and not mark.exists()):
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    if fault == "broken-scene":
+        _step(np.ones(2))
+        raise AssertionError("the scene was to be unstable")
+    if fault == "camera":
+        from rle.sim.render import Frames
+
+        Frames(mujoco.MjModel.from_xml_string(MOTOR), 8, 8).close()
+
+
+def _survives(command: np.ndarray) -> bool:
+    """A family's own rule: physics that diverges under a finite command ends the trial."""
+    try:
+        _step(command)
+    except SimulationError:
+        return False
+    return True
+
+
+def _step(command: np.ndarray) -> None:
+    model = mujoco.MjModel.from_xml_string(MOTOR)
+    data = mujoco.MjData(model)
+    data.ctrl[0] = command[0]
+    mujoco.mj_step(model, data, 10)
+    guard.check(model, data, "a point on a motor")
 
 
 def _disturb(fault: str, worker, ctx) -> None:

@@ -43,7 +43,8 @@ class Graph:
     """
 
     def __init__(self, data: bytes, contract: dict, level) -> None:
-        self._inputs, self._outputs = contract["inputs"], contract["outputs"]
+        self._input_names = [spec["name"] for spec in contract["inputs"]]
+        self._outputs = [(spec["name"], tuple(spec["shape"])) for spec in contract["outputs"]]
         options = ort.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
@@ -54,7 +55,7 @@ class Graph:
             self._session = ort.InferenceSession(data, options, ["CPUExecutionProvider"])
         except ORT_ERRORS as error:
             raise Fault("onnx.load", fact=quoted(str(error).splitlines()[0], 160)) from None
-        self._output_names = [spec["name"] for spec in self._outputs]
+        self._output_names = [name for name, _ in self._outputs]
 
     def run(self, arrays: list[np.ndarray]) -> list[np.ndarray]:
         """One call.
@@ -65,19 +66,19 @@ class Graph:
         Raises:
             Fault: `onnx.run` with the runtime's first line, or `onnx.output`.
         """
-        feed = {spec["name"]: array for spec, array in zip(self._inputs, arrays, strict=True)}
+        feed = dict(zip(self._input_names, arrays, strict=True))
         try:
             outputs = self._session.run(self._output_names, feed)
         except ORT_ERRORS as error:
             raise Fault("onnx.run", fact=quoted(str(error).splitlines()[0], 160)) from None
         results = []
-        for spec, output in zip(self._outputs, outputs, strict=True):
+        for (name, shape), output in zip(self._outputs, outputs, strict=True):
             if not isinstance(output, np.ndarray):
-                raise Fault("onnx.output", name=spec["name"], found=type(output).__name__)
-            results.append(output)
-            if output.shape != tuple(spec["shape"]) or output.dtype != np.float32:
+                raise Fault("onnx.output", name=name, found=type(output).__name__)
+            if output.shape != shape or output.dtype != np.float32:
                 found = f"{output.dtype} {list(output.shape)}"
-                raise Fault("onnx.output", name=spec["name"], found=found)
+                raise Fault("onnx.output", name=name, found=found)
+            results.append(output)
         return results
 
 

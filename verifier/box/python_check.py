@@ -60,7 +60,7 @@ def check(files: dict[str, bytes], contract: dict) -> dict:
         _check_name(path, path.removeprefix(folder), contract["suffixes"])
     for path in sorted(files):
         if path.endswith(".py"):
-            _check_syntax(path, files[path])
+            check_syntax(path, files[path])
     return {"n_files": len(files), "n_bytes": total}
 
 
@@ -75,7 +75,8 @@ def _check_name(path: str, inner: str, suffixes: list[str]) -> None:
         raise Fault("python.suffix", path=quoted(path), allowed=" ".join(suffixes))
 
 
-def _check_syntax(path: str, data: bytes) -> None:
+def check_syntax(path: str, data: bytes) -> None:
+    """Compiles a file without running it. Raises Fault("python.syntax")."""
     try:
         compile(data, path, "exec", dont_inherit=True)
     except SyntaxError as error:

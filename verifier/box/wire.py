@@ -64,6 +64,7 @@ class Channel:
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self._read_fd = read_fd
         self._write_fd = write_fd
+        self._buffer = bytearray(CHUNK)
 
     def recv(self) -> tuple[int, int, memoryview]:
         """Waits for one frame.
@@ -74,33 +75,34 @@ class Channel:
         Raises:
             Closed: End of the stream.
         """
-        data = self._read(CHUNK)  # as a rule the whole frame: the verifier sends one at a time
-        while len(data) < HEADER.size:
-            data += self._read(HEADER.size - len(data))
-        length, kind, sequence = HEADER.unpack_from(data)
+        have = self._read(0)  # as a rule the whole frame: the verifier sends one at a time
+        while have < HEADER.size:
+            have += self._read(have)
+        length, kind, sequence = HEADER.unpack_from(self._buffer)
         frame = bytearray(ALIGNED_HEADER + length)
         view = memoryview(frame)[ALIGNED_HEADER:]
-        have = len(data) - HEADER.size
-        view[:have] = data[HEADER.size :]
-        rest = view[have:]
-        while rest:
-            got = os.readv(self._read_fd, [rest])
-            if not got:
+        got = have - HEADER.size
+        view[:got] = memoryview(self._buffer)[HEADER.size : have]
+        while got < length:
+            more = os.readv(self._read_fd, [view[got:]])
+            if not more:
                 raise Closed
-            rest = rest[got:]
+            got += more
         return kind, sequence, view
 
     def send(self, kind: int, sequence: int, payload: bytes | bytearray | memoryview) -> None:
         """Writes one frame."""
-        view = memoryview(HEADER.pack(len(payload), kind, sequence) + bytes(payload))
-        while view:
-            view = view[os.write(self._write_fd, view) :]
+        data = HEADER.pack(len(payload), kind, sequence) + payload
+        written = os.write(self._write_fd, data)
+        while written < len(data):
+            written += os.write(self._write_fd, memoryview(data)[written:])
 
-    def _read(self, count: int) -> bytes:
-        data = os.read(self._read_fd, count)
-        if not data:
+    def _read(self, at: int) -> int:
+        """Fills the buffer from a position on; returns how many bytes came."""
+        count = os.readv(self._read_fd, [memoryview(self._buffer)[at:]])
+        if not count:
             raise Closed
-        return data
+        return count
 
 
 class Layout:
@@ -150,8 +152,9 @@ class Layout:
                     f"{name}: got {array.dtype} {array.shape}, declared {dtype} {shape}"
                 )
             parts.append(array.tobytes())
-            parts.append(padding)
-        return b"".join(parts)
+            if padding:
+                parts.append(padding)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _encode_array(value: object) -> object:

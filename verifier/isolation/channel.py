@@ -81,6 +81,7 @@ class Channel:
         self._read_fd, self._write_fd, self._log_fd = read_fd, write_fd, log_fd
         self.log = RingLog()
         self._log_open = True
+        self._buffer = bytearray(CHUNK)
         for fd in (read_fd, write_fd, log_fd):
             os.set_blocking(fd, False)
         for fd in (read_fd, write_fd):
@@ -113,20 +114,20 @@ class Channel:
         if len(payload) > wire.PARENT_LIMIT:
             raise ValueError(f"{len(payload)} bytes; a request holds at most {wire.PARENT_LIMIT}")
         self._refuse_unasked()
-        header = wire.HEADER.pack(len(payload), kind, sequence)
-        parts = [memoryview(header), memoryview(payload)]
-        while parts:
+        data = wire.HEADER.pack(len(payload), kind, sequence) + payload
+        written = self._write(data, deadline_s)
+        while written < len(data):
+            written += self._write(memoryview(data)[written:], deadline_s)
+
+    def _write(self, data: bytes | memoryview, deadline_s: float) -> int:
+        """Writes what fits into the pipe; returns how many bytes."""
+        while True:
             try:
-                written = os.writev(self._write_fd, parts)
+                return os.write(self._write_fd, data)
             except BlockingIOError:
                 self._wait(self._writer, self._write_fd, deadline_s)
-                continue
             except BrokenPipeError:
                 raise ChannelClosed from None
-            while parts and written >= len(parts[0]):
-                written -= len(parts.pop(0))
-            if parts:
-                parts[0] = parts[0][written:]
 
     def receive(
         self, sequence: int, limits: dict[int, int], deadline_s: float
@@ -145,28 +146,34 @@ class Channel:
             ProtocolFault: A header that no honest worker sends.
             ChannelTimeout, ChannelClosed: See there.
         """
-        data = self._some(CHUNK, deadline_s)
-        while len(data) < wire.HEADER.size:
-            data += self._some(wire.HEADER.size - len(data), deadline_s)
-        length, kind, answered = wire.HEADER.unpack_from(data)
+        have = self._some(0, deadline_s)
+        while have < wire.HEADER.size:
+            have += self._some(have, deadline_s)
+        length, kind, answered = wire.HEADER.unpack_from(self._buffer)
         if kind not in limits:
             raise ProtocolFault("ipc.frame", f"frame type {kind} was not asked for")
         if answered != sequence:
             raise ProtocolFault("ipc.frame", f"sequence {answered} instead of {sequence}")
         if length > limits[kind]:
             raise ProtocolFault("ipc.frame", f"{length} bytes; at most {limits[kind]}")
-        have = len(data) - wire.HEADER.size
-        if have > length:
+        if have - wire.HEADER.size > length:
             raise ProtocolFault("ipc.extra", "bytes behind the reply")
-        if have == length:
-            return kind, bytearray(data[wire.HEADER.size :])
-        payload = bytearray(length)
-        payload[:have] = data[wire.HEADER.size :]
-        rest = memoryview(payload)[have:]
-        while rest:
-            got = self._into(rest, deadline_s)
-            rest = rest[got:]
+        payload = self._buffer[wire.HEADER.size : have]
+        if len(payload) < length:
+            got = len(payload)
+            payload += bytes(length - got)
+            with memoryview(payload) as view:
+                while got < length:
+                    got += self._into(view[got:], deadline_s)
         return kind, payload
+
+    def wait(self, deadline_s: float) -> None:
+        """Until something of the reply can be read, or the worker's end is closed; drains the log.
+
+        Raises:
+            ChannelTimeout: Neither happened.
+        """
+        self._wait(self._reader, self._read_fd, deadline_s)
 
     def drain_log(self) -> None:
         """Takes what the worker printed so far."""
@@ -193,12 +200,13 @@ class Channel:
             raise ProtocolFault("ipc.extra", "bytes on the channel before the request")
         raise ChannelClosed
 
-    def _some(self, count: int, deadline_s: float) -> bytes:
+    def _some(self, at: int, deadline_s: float) -> int:
+        """Fills the buffer from a position on; returns how many bytes came."""
         self._wait(self._reader, self._read_fd, deadline_s)
-        data = os.read(self._read_fd, count)
-        if not data:
+        count = os.readv(self._read_fd, [memoryview(self._buffer)[at:]])
+        if not count:
             raise ChannelClosed
-        return data
+        return count
 
     def _into(self, view: memoryview, deadline_s: float) -> int:
         self._wait(self._reader, self._read_fd, deadline_s)
@@ -213,7 +221,10 @@ class Channel:
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
                 raise ChannelTimeout
-            ready = dict(poller.poll(left_s * 1e3))
+            found = poller.poll(left_s * 1e3)
+            if len(found) == 1 and found[0][0] == wanted_fd:
+                return
+            ready = dict(found)
             if self._log_fd in ready:
                 if ready[self._log_fd] & select.POLLIN:
                     self._read_log_once()

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 import msgspec
 
 from rle.contracts import (
+    CheckpointContract,
     DataContract,
     MjcfContract,
     OnnxContract,
     OnnxProbes,
     PythonContract,
+    RecipeContract,
     TorchScriptContract,
 )
 from rle.errors import InvalidSubmission
@@ -28,12 +30,15 @@ ANSWER_LIMIT = 64 * 2**20
 """Largest answer of a check: canonical text and meshes."""
 CHECK_CAP_S: dict[str, float] = {"onnx": 60.0, "torchscript": 120.0, "mjcf": 60.0, "python": 60.0}
 """Longest wall time of one check, its probes and compilation included."""
-PROFILE_OF: dict[type, tuple[Kind, Profile]] = {
-    OnnxContract: ("onnx", "onnx"),
-    TorchScriptContract: ("torchscript", "torchscript"),
-    MjcfContract: ("mjcf", "mjcf"),
-    PythonContract: ("python", "python"),
+CHECKED_AS: dict[type, tuple[Kind, Profile, str]] = {
+    OnnxContract: ("onnx", "onnx", "onnx_check"),
+    TorchScriptContract: ("torchscript", "torchscript", "torchscript_check"),
+    MjcfContract: ("mjcf", "mjcf", "mjcf_check"),
+    PythonContract: ("python", "python", "python_check"),
+    RecipeContract: ("recipe", "python", "recipe.source_check"),
+    CheckpointContract: ("recipe", "torchscript", "recipe.ckpt_check"),
 }
+"""Kind of a contract, profile of the worker that checks it, and the module of the box that does."""
 MESH_SUFFIXES = (".stl", ".obj")
 
 
@@ -53,11 +58,11 @@ class Checker:
         """
         if isinstance(contract, DataContract):
             return self._data(contract)
-        expected, profile = PROFILE_OF.get(type(contract), (None, None))
+        expected, profile, role = CHECKED_AS.get(type(contract), (None, None, ""))
         if kind != expected or profile is None:
             raise ValueError(f"{type(contract).__name__} is no contract of kind {kind!r}")
         files = self._files_of(contract)
-        answer = self._ask(profile, PROFILES[profile].check_role, contract, files)
+        answer = self._ask(profile, role, contract, files)
         if isinstance(contract, OnnxContract):
             self._repeat(contract, answer.pop("probe_digest"))
         canonical = answer.pop("canonical", None)
@@ -101,7 +106,9 @@ class Checker:
                 for n in names
                 if posixpath.dirname(n) == folder and n.lower().endswith(MESH_SUFFIXES)
             ]
-        elif isinstance(contract, OnnxContract | TorchScriptContract):
+        elif isinstance(
+            contract, OnnxContract | TorchScriptContract | RecipeContract | CheckpointContract
+        ):
             main = contract.path
             files = [main]
         else:

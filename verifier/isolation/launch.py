@@ -63,12 +63,15 @@ class LaunchSpec:
     """Module of the box that serves the requests."""
     plan: layers.Plan
     submission: Path | None = None
+    readable: tuple[Path, ...] = ()
+    """Further files and folders that it may read."""
     memory_bytes: int | None = None
     cpu_s: int = 0
     """CPU time after which the kernel ends it; 0: no limit."""
     modules: tuple[str, ...] = ()
     """Trusted modules that the role imports before the sandbox closes."""
     writable: tuple[Path, ...] = ()
+    """Folders that it may write below; they become its own where it has a uid of its own."""
     keep_fds: tuple[int, ...] = ()
 
 
@@ -150,6 +153,9 @@ class Sandboxed:
         """The verifier itself ended it."""
         self._sequence = 0
         self._slot = UidSlot() if spec.plan.own_uid else None
+        if self._slot:
+            for folder in spec.writable:
+                os.chown(folder, self._slot.uid, self._slot.uid, follow_symlinks=False)
         self._start()
         self._read_hello()
 
@@ -167,7 +173,7 @@ class Sandboxed:
             "fsize_bytes": self.profile.fsize_bytes,
             "threads": self.profile.threads,
             "unix_sockets": self.profile.unix_sockets,
-            "readable": layers.readable_paths(self.spec.submission),
+            "readable": layers.readable_paths(self.spec.submission, *self.spec.readable),
             "writable": [str(p) for p in self.spec.writable],
             "keep_fds": list(self.spec.keep_fds),
             "modules": list(self.spec.modules),
@@ -261,6 +267,48 @@ class Sandboxed:
         if self.profile.freeze:
             self._signal(signal.SIGSTOP)
         return answer
+
+    def begin(self, kind: int, payload: bytes, cap_s: float) -> None:
+        """Sends a request whose reply comes much later, or never; `finish` waits for it.
+
+        Raises:
+            ChannelTimeout, WorkerDied, ProtocolFault: As `request`.
+        """
+        self._sequence += 1
+        try:
+            self.channel.send(kind, self._sequence, payload, time.monotonic() + cap_s)
+        except ChannelClosed:
+            raise WorkerDied(self._status()) from None
+        except (ChannelTimeout, ProtocolFault):
+            self.kill()
+            raise
+
+    def finish(self, cap_s: float, limits: dict[int, int]) -> tuple[int, bytearray]:
+        """The reply to what was begun.
+
+        Raises:
+            ChannelTimeout: Nothing has come yet; the worker lives on and may be asked again.
+            WorkerDied: It ended.
+            ProtocolFault: It broke the protocol; it has been killed.
+        """
+        deadline_s = time.monotonic() + cap_s
+        try:
+            self.channel.wait(deadline_s)
+            return self.channel.receive(self._sequence, limits, deadline_s + CLOSE_GRACE_S)
+        except ChannelClosed:
+            raise WorkerDied(self._status()) from None
+        except ProtocolFault:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """SIGTERM: a request to finish."""
+        self._signal(signal.SIGTERM)
+
+    @property
+    def uid(self) -> int:
+        """Its uid: one of its own, or that of the verifier."""
+        return self._slot.uid if self._slot else os.geteuid()
 
     def _charged_s(self, wall_s: float) -> float:
         """max(wall of the call, CPU time of the process since the last reply)."""

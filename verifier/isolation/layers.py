@@ -47,6 +47,8 @@ class ProfileSpec:
     """Address space; None where a GPU driver maps more than is used."""
     load_cap_s: float
     """Longest time from LOAD to READY."""
+    run_role: str
+    """Module of the box that serves its requests."""
     threads: int = 0
     """Threads beside the first that may be started."""
     freeze: bool = False
@@ -54,22 +56,20 @@ class ProfileSpec:
     unix_sockets: bool = False
     fsize_bytes: int = 0
     """Largest file that may be written."""
-    check_role: str = ""
-    run_role: str = ""
 
 
 PROFILES: dict[Profile, ProfileSpec] = {
-    "onnx": ProfileSpec(2 * GIB, 30.0, check_role="onnx_check", run_role="onnx_box"),
-    "torchscript": ProfileSpec(
-        8 * GIB, 60.0, freeze=True, check_role="torchscript_check", run_role="torchscript_box"
+    "onnx": ProfileSpec(2 * GIB, 30.0, "onnx_box"),
+    "torchscript": ProfileSpec(8 * GIB, 60.0, "torchscript_box", freeze=True),
+    "mjcf": ProfileSpec(2 * GIB, 20.0, "mjcf_box"),
+    "python": ProfileSpec(4 * GIB, 60.0, "python_box", freeze=True),
+    "recipe_train": ProfileSpec(
+        32 * GIB, 60.0, "recipe.run_box", threads=WORKER_THREADS, fsize_bytes=2 * GIB
     ),
-    "mjcf": ProfileSpec(2 * GIB, 20.0, check_role="mjcf_check", run_role="mjcf_box"),
-    "python": ProfileSpec(
-        4 * GIB, 60.0, freeze=True, check_role="python_check", run_role="python_box"
+    "recipe_serve": ProfileSpec(
+        32 * GIB, 300.0, "recipe.run_box", threads=WORKER_THREADS, unix_sockets=True
     ),
-    "recipe_train": ProfileSpec(32 * GIB, 60.0, threads=WORKER_THREADS, fsize_bytes=2 * GIB),
-    "recipe_serve": ProfileSpec(32 * GIB, 300.0, threads=WORKER_THREADS, unix_sockets=True),
-    "session": ProfileSpec(4 * GIB, 60.0, check_role="python_check", run_role="python_box"),
+    "session": ProfileSpec(4 * GIB, 60.0, "python_box"),
 }
 
 
@@ -166,8 +166,8 @@ def plan(mode: Mode) -> Plan:
     return result
 
 
-def readable_paths(submission: Path | None) -> list[str]:
-    """What a worker may read and execute: libraries, two devices, the box, the frozen submission."""
+def readable_paths(*given: Path | None) -> list[str]:
+    """What a worker may read and execute: libraries, two devices, the box, and what it is given."""
     paths = [
         f"{sys.base_prefix}/lib",
         f"{sys.prefix}/lib",
@@ -181,4 +181,4 @@ def readable_paths(submission: Path | None) -> list[str]:
         "/sys/devices/system/cpu",
         str(BOX),
     ]
-    return paths if submission is None else [*paths, str(submission)]
+    return [*paths, *(str(path) for path in given if path is not None)]

@@ -52,7 +52,7 @@ def run(profile: Profile, plan: Plan, private_folder: Path) -> SelfTest:
                     role="canaries",
                     plan=plan,
                     submission=Path(own),
-                    modules=(numbers.run_role,) if numbers.run_role else (),
+                    modules=(numbers.run_role,),
                 ),
                 {
                     "canary": canary,

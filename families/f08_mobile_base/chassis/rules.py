@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from families.f08_mobile_base import spec
+from families.f08_mobile_base.chassis.parts import Parts
 from families.f08_mobile_base.chassis.record import Record
-from families.f08_mobile_base.scene import Parts, rotation
+from families.f08_mobile_base.scene import rotation
 
 
 @dataclass(frozen=True)

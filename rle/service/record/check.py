@@ -55,6 +55,8 @@ class LedgerReport(msgspec.Struct, frozen=True, kw_only=True):
     seconds_used: float = 0.0
     sim_errors: int = 0
     refused_clients: int = 0
+    recoveries: int = 0
+    """Times that the broker died and went on; what was asked of it in those moments may be lost."""
 
     @property
     def ok(self) -> bool:
@@ -109,6 +111,7 @@ def _report(
         seconds_used=round(walk.seconds, 3),
         sim_errors=walk.sim_errors,
         refused_clients=walk.refused_clients,
+        recoveries=walk.recoveries,
     )
 
 

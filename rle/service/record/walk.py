@@ -72,6 +72,8 @@ class Walk:
         self.phase_seconds = 0.0
         self.seconds = 0.0
         self.refused_clients = 0
+        self.recoveries = 0
+        """Times that the broker died and went on."""
         self.actions = (0, "")
         """Bytes and digest of `actions.f32`."""
         self.seal: dict[str, Any] | None = None
@@ -218,6 +220,7 @@ class Walk:
         if p["pending"] != self.pending:
             raise ValueError(f"recovery names {p['pending']}, pending is {self.pending}")
         self._abandon()
+        self.recoveries += 1
         self._t_mark = None if p["rebooted"] else self._t_mark
 
     def _abandon(self) -> None:

@@ -184,6 +184,15 @@ def test_shipped_submissions_are_accepted_and_open_every_gate(source, short, con
     assert {"reward", "clear_frac", "gate_determinism"} <= set(flat_reward(report, TASK.n_trials))
 
 
+def test_a_quick_look_is_one_short_pile_and_no_score(short, context, tmp_path, monkeypatch):
+    monkeypatch.setattr(spec, "QUICK_TICKS", 2)
+    ctx = context(make_submission(tmp_path, "return home"))
+    ctx.settings.options["profile"] = "quick"
+    result = verify.verify(ctx)
+    assert not result.scored and result.gates == {}
+    assert [(r.id, r.metrics["ticks"]) for r in result.rows] == [("t00", 2.0)]
+
+
 @pytest.mark.parametrize(
     ("body", "score", "closed", "faults"),
     [

@@ -33,6 +33,7 @@ class FakeContext:
     """Object with reset and act that every worker holds, or an InvalidSubmission that loading raises."""
     asked: list[str] = field(default_factory=list)
     salt: bytes = seeds.PRACTICE_SALT
+    options: dict[str, str] = field(default_factory=dict)
 
     def check(self, kind: str, contract: msgspec.Struct) -> Checked:
         path = spec.ROBOT_XML if kind == "mjcf" else spec.CONTROLLER_PY

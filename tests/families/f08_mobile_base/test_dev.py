@@ -1,5 +1,9 @@
 """`rle dev` runs the scored loops on published draws; pictures show the design."""
 
+import shutil
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -58,6 +62,23 @@ def test_command_prints_rows(capsys):
     assert dev.main(args, "f08/mobile-base") == 0
     printed = capsys.readouterr().out
     assert "xarm7/equilibrium" in printed and "1.000 done" in printed and "ur5e" not in printed
+
+
+def test_what_an_agent_gets_runs_the_command(tmp_path):
+    """Nothing but the listed files and the packages: the starter goes through the development side."""
+    root = assets_dir().parent
+    for path in {p for pattern in spec.AGENT_FILES for p in root.glob(pattern) if p.is_file()}:
+        if "__pycache__" not in path.parts:
+            copy = tmp_path / path.relative_to(root)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    shutil.copyfile(tmp_path / "assets/f08/starter_robot.xml", mine / "robot.xml")
+    argv = [sys.executable, "-m", "rle", "dev", "f08/mobile-base", "--submission", "mine"]
+    argv += ["--arm", "xarm7", "--only", "equilibrium"]
+    run = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode == 0 and "xarm7/equilibrium" in run.stdout, run.stderr[-2000:]
 
 
 def test_command_refuses_with_the_alternatives(tmp_path):

@@ -29,7 +29,8 @@ def test_physics_options(robot):
     assert (option.timestep, option.impratio, option.iterations) == (0.002, 10.0, 100)
     assert option.integrator == mujoco.mjtIntegrator.mjINT_IMPLICITFAST
     assert option.cone == mujoco.mjtCone.mjCONE_ELLIPTIC
-    assert option.disableflags == mujoco.mjtDisableBit.mjDSBL_AUTORESET
+    off = mujoco.mjtDisableBit
+    assert option.disableflags == off.mjDSBL_AUTORESET | off.mjDSBL_ISLAND
     assert option.gravity.tolist() == [0, 0, -9.81]
 
 

@@ -6,7 +6,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from families.f08_mobile_base import battery, scene, shelf, spec
+from families.f08_mobile_base import battery, contacts, scene, shelf, spec
 from rle.paths import assets_dir
 from rle.verify_api import TrialFault
 from tests.families.f08_mobile_base.designs import COMPACT, ORACLE, built
@@ -68,19 +68,25 @@ def advance(robot, error_m: float = 0.0, shelf_n: float = 0.0, monkeypatch=None)
         shelf._advance(robot, data, trial, support, np.full(3, 9.0))
     target = data.site_xpos[robot.ee] + (error_m, 0.0, 0.0)
     if monkeypatch is not None:
-        real = shelf.read_contacts
-        monkeypatch.setattr(
-            shelf, "read_contacts",
-            lambda r, d: dataclasses.replace(real(r, d), shelf_n=shelf_n, shelf_geom=0),
-        )  # fmt: skip
-    error, margin, _ = shelf._advance(robot, data, trial, support, target)
-    return trial, error, margin
+        real = contacts.Recorder.take
+
+        def touched(recorder):
+            taken = real(recorder)
+            force = np.zeros_like(taken.shelf_n)
+            force[7] = shelf_n  # at a single physics step within the tick
+            return dataclasses.replace(taken, shelf_n=force, shelf_geom=np.zeros(len(force), int))
+
+        monkeypatch.setattr(contacts.Recorder, "take", touched)
+    now = shelf._advance(robot, data, trial, support, target)
+    return trial, now.error_m, now.margin
 
 
 @pytest.mark.parametrize(("force_n", "ended"), [(1.99, "horizon"), (2.01, "shelf_contact")])
 def test_shelf_force_limit(robot, monkeypatch, force_n, ended):
     trial, _, _ = advance(robot, shelf_n=force_n, monkeypatch=monkeypatch)
     assert trial.ended == ended and trial.shelf_force_max_n == force_n
+    last = 10 * 11 if ended == "horizon" else 10 * 10 + 8  # the step of the touch is the last one
+    assert trial.elapsed_s == pytest.approx(last * spec.TIMESTEP_S)
 
 
 def test_margin_is_known_near_the_target_only(robot):
@@ -101,10 +107,7 @@ def test_target_tolerance(robot, monkeypatch, error_m, counts):
 
 def _tick(robot, data, error_m):
     data.time += shelf.SUBSTEPS * spec.TIMESTEP_S
-    nothing = battery.Contacts(
-        np.empty((0, 3)), np.empty(0), np.empty(0, int), np.zeros(3), 0.0, -1, 0.0
-    )
-    return error_m, 10.0, nothing
+    return shelf.Tick(error_m, 10.0, 0.0, 100.0)
 
 
 @pytest.mark.parametrize(
@@ -172,11 +175,35 @@ def test_the_plinth_is_closed():
 
 def test_two_lifted_wheels_end_a_trial_after_300_ms():
     support = shelf.Support()
-    empty = battery.Contacts(
-        np.empty((0, 3)), np.empty(0), np.empty(0, int), np.zeros(3), 0.0, -1, 0.0
+    nothing = contacts.Contacts(
+        np.zeros((10, 4)),
+        np.zeros((10, 3)),
+        np.zeros(10),
+        np.full(10, -1),
+        np.empty((10, 0, 3)),
+        0.0,
     )
-    lifted = [support.add(empty) for _ in range(151)]
-    assert lifted[-1] and not any(lifted[:-1])
+    lifted = np.concatenate([support.add(nothing) for _ in range(16)])
+    assert lifted[150:].all() and not lifted[:150].any()
+
+
+def test_support_equals_the_whole_trace(robot):
+    """Margins tick by tick are those of a trace that is read at once."""
+    rest = battery.Program(
+        "still", np.zeros((100, 3)), np.tile(PANDA.stow_rad, (100, 1)), shelf.SHELF, 1.0
+    )
+    trace = battery.simulate(robot, rest)
+    data, support, found = robot.stowed(), shelf.Support(), []
+    for _ in range(10):
+        recorder, centre = contacts.Recorder(robot), np.empty((10, 3))
+        for k in range(10):
+            mujoco.mj_step(robot.model, data)
+            recorder.add(data)
+            centre[k] = data.subtree_com[robot.base]
+        touch = recorder.take()
+        support.add(touch)
+        found.append(support.margins(centre, -touch.net_n, np.arange(10)[::-1]))
+    assert np.concatenate(found) == pytest.approx(trace.force_angle, rel=1e-12)
 
 
 def test_oracle_holds_at_a_high_back_target():

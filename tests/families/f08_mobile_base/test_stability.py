@@ -151,13 +151,42 @@ def test_many_points_at_once_equal_one_by_one():
     assert stability.signed_distance(points, corners).tolist() == one_by_one
 
 
-def test_hull_of_many_points_equals_that_of_the_plain_chain(monkeypatch):
+def plain_loop(points: np.ndarray) -> list[tuple[float, float]]:
+    """Corners of one set by monotone chain, from the leftmost and lowest one on."""
+    return list(map(tuple, stability.convex_hull(points[:, :2])))
+
+
+@pytest.mark.parametrize("on_grid", [False, True], ids=["scattered", "on a grid"])
+def test_hulls_of_many_sets_equal_the_plain_chain(on_grid):
+    """Sets of different size; on a grid with points in line, above each other and twice."""
     rng = np.random.default_rng(0)
-    for _ in range(40):
-        clusters = rng.choice([-0.2, 0.2], size=(200, 2))
-        points = rng.normal(scale=0.01, size=(200, 2)) + clusters
-        fast = stability.convex_hull(points)
-        monkeypatch.setattr(stability, "_PREFILTER_FROM", 10**9)
-        plain = stability.convex_hull(points)
-        monkeypatch.undo()
-        assert fast.tolist() == plain.tolist()
+    clusters = rng.choice([-20.0, 20.0], size=(60, 70, 2))
+    points = np.zeros((60, 70, 3))
+    points[..., :2] = clusters + rng.normal(size=clusters.shape)
+    if on_grid:
+        points = np.round(points)
+    points[rng.random((60, 70)) < rng.random((60, 1))] = np.nan
+    loops = stability.hull_loops(points)
+    for k in range(len(points)):
+        there = points[k][~np.isnan(points[k, :, 0])]
+        corners = [tuple(c) for c in loops[:, k, :2] if not np.isnan(c).any()]
+        once = [c for i, c in enumerate(corners) if i == 0 or c != corners[i - 1]]
+        if len(once) > 1 and once[-1] == once[0]:
+            once.pop()
+        assert once == plain_loop(there), k
+
+
+def test_sets_at_once_equal_one_by_one():
+    rng = np.random.default_rng(1)
+    points = rng.normal(scale=0.2, size=(20, 30, 3)) * (1.0, 1.0, 0.01)
+    points[rng.random((20, 30)) < 0.4] = np.nan
+    points[3], points[4, 2:] = np.nan, np.nan  # no contact, and two at most
+    centre = rng.normal(scale=0.1, size=(20, 3)) + (0.0, 0.0, 0.3)
+    net = rng.normal(scale=50.0, size=(20, 3)) - (0.0, 0.0, 400.0)
+    margins = stability.force_angle_margin(centre, net, points)
+    static = stability.static_margin(centre, DOWN, points)
+    assert margins[3] == margins[4] == 0.0 and static[3] == -math.inf and static[4] < 0.0
+    for k in range(20):
+        some = points[k][~np.isnan(points[k, :, 0])]
+        assert margins[k] == stability.force_angle_margin(centre[k], net[k], some)
+        assert static[k] == pytest.approx(float(stability.static_margin(centre[k], DOWN, some)))

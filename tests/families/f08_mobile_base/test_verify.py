@@ -103,6 +103,18 @@ def test_rows_make_the_reward_again():
     assert metrics.resampled_scores(result.rows, picks)[0] == pytest.approx(result.raw_total)
 
 
+def test_a_quick_look_is_a_part_of_the_run_and_no_score():
+    context = FakeContext({"robot.xml": XML.encode(), "controller.py": b""})
+    context.options = {"profile": "quick"}
+    result = verify.verify(context)
+    # per arm: design, three validity runs, six drawn tests, two targets at both loads, the repeat
+    assert len(result.rows) == 3 * (1 + 3 + 6 + 4 + 1) and not result.scored
+    params = {"robot_xml": "", "controller": None}
+    whole = {t.id: t for t in verify.trials(params)}
+    assert all(whole[t.id] == t for t in verify.quick_trials(params))
+    assert result.score == pytest.approx(0.65 + 0.13 + 0.22 * 0.7265, abs=1e-3)
+
+
 @pytest.mark.parametrize(
     "bars",
     [
@@ -227,6 +239,9 @@ def test_every_row_has_a_sentence_and_films_are_few():
     assert all(figures.sentence(row) for row in result.rows)
     chosen = pictures.filmed(result.rows)
     assert len(chosen) == len(set(chosen)) == 3 * spec.MAX_FILMS_PER_ARM
+    first_targets = {r.id for r in result.rows if r.group.endswith("/shelf-1kg")}
+    few = pictures.filmed(result.rows, is_quick=True)
+    assert len(few) == 3 and set(few) < first_targets & set(chosen)
 
 
 def test_every_kind_of_row_can_be_written():

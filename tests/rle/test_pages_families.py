@@ -1,0 +1,43 @@
+"""What each family says about its pages, held against a real report of its own."""
+
+import pytest
+from pages_cases import RECORDED, falling_row
+
+from rle import registry
+from rle.pages import hooks, report_page
+from rle.report import read_report
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda p: p.stem)
+def test_what_a_family_says_about_its_pages_fits_its_own_report(path):
+    report = read_report(path.read_bytes())
+    family = report.task.split("/")[0]
+    said = hooks.hooks_of(family)
+    for share in said.credits:
+        assert 0.0 <= share.scale * report.metrics[share.key] <= 1.0, share.key
+    missing = [n.key for n in said.native if n.key not in report.metrics]
+    assert missing == []
+    terms = said.parts(report)
+    if terms and all(report.gates.values()):
+        assert sum(t.value for t in terms) == pytest.approx(report.reward, abs=1e-6)
+    drawn = [row for row in report.rows if row.series]
+    assert not said.curves or any(hooks.curves_of(row, said) for row in drawn)
+    for row in report.rows:
+        assert said.sentence(row).strip(), row.id
+
+
+def test_legend_names_kinds_of_events_once():
+    first = falling_row(events=[(1.0, "two wheels lifted for 0.36 s"), (2.0, "push")])
+    other = falling_row(
+        events=[
+            (1.5, "two wheels lifted for 0.08 s"),
+            (2.0, "part 7 cleared"),
+            (3.0, "fall: torso low"),
+        ]
+    )
+    legend = report_page._legend([first, other], hooks.hooks_of("f04"))
+    assert "Dotted verticals: two wheels lifted, push, part cleared, fall." in legend
+
+
+def test_every_family_that_has_landed_has_a_recorded_report():
+    assert set(registry.landed_families()) - {path.stem.split("-")[0] for path in RECORDED} == set()
