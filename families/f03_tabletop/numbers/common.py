@@ -103,3 +103,17 @@ WRIST_CAMERA_WXYZ = (0.0, 0.0, 1.0, 0.0)
 WRIST_FOVY_DEG = 75.0
 """Both: as the position."""
 """Source: published."""
+
+
+class Film(Frozen):
+    """How the film of a trial is drawn from a replay of its record. Source: ours."""
+
+    target_m: tuple[float, float, float]
+    distance_m: float
+    azimuth_deg: float
+    elevation_deg: float = -20.0
+    fps: float = 20.0
+    max_frames: int = 600
+    """Longer attempts are shown faster."""
+    seen_px: int = 256
+    """Side of the pictures of what the cameras saw."""

@@ -103,7 +103,7 @@ POCKET_CUBE = (
 HIDDEN_COM = (
     f"Each of {o.BOXES} sealed boxes has a hidden ballast in one quadrant of its lid, A, B, C or D: name it. A Panda arm and three cameras "
     "are what you have; there is no force or contact sensing.\n\n"
-    "The boxes come one after the other; each has a handle across its top. Letters on the lid mark the quadrants: "
+    "The boxes come one after the other; each has a handle across its top, along x, whose bar turns freely in its posts. Letters on the lid mark the quadrants: "
     "A (-x, +y), B (+x, +y), C (-x, -y), D (+x, -y). Lifting a box by its handle and looking at how it leans, or pushing it, tells "
     "where the weight is.\n\n"
     f"For each box {c.HIDDEN_COM_STEPS:,} control steps, and {c.HIDDEN_COM_WALL_S:,} s of wall time in all. `call('submit', quadrant='A', trial=n)` answers "

@@ -91,6 +91,30 @@ def test_a_piece_that_falls_between_the_readings_counts_by_the_lower_one(tower):
     assert evidence["height_m"] < 0.2
 
 
+def reading(edges, values=None) -> task.Reading:
+    """Contacts and heights made by hand."""
+    return task.Reading(edges=frozenset(edges), on_robot=frozenset(), values=values or {})
+
+
+def test_a_stack_that_topples_between_the_readings_has_the_lower_height(tower, monkeypatch):
+    on_table = [(n, "table") for n in s.PIECE_NAMES]
+    before = reading(on_table, {n: 0.4 for n in s.PIECE_NAMES})
+    after = reading(on_table, {n: 0.1 for n in s.PIECE_NAMES})
+    monkeypatch.setattr(
+        tabletop, "settle", lambda *_: task.Settled((before, after), {}, s.SETTLE_MIN_S)
+    )
+    evidence = tower.finish()
+    assert evidence["height_m"] == 0.1 and evidence["height_first_m"] == 0.4
+
+
+@pytest.mark.parametrize("reason", ["touches_robot", "moving"])
+def test_what_leans_on_the_robot_or_moves_carries_nothing(reason):
+    # table - a - b - c, with a propped by a hand (or sliding): a, b and c count nowhere, d does.
+    now = reading([("a", "table"), ("a", "b"), ("c", "b"), ("table", "d")])
+    settled = task.Settled((now, now), {"a": reason}, s.SETTLE_MIN_S)
+    assert settled.supported(now) == {"d"}
+
+
 @pytest.mark.parametrize("name", [p.name for p in s.PIECES])
 def test_the_start_rests_exactly_on_the_table(tower, name):
     tower.reset()
@@ -297,6 +321,27 @@ def test_mat_reach(fresh, offset, on):
 def test_a_cube_held_above_the_mat_is_not_on_it(fresh):
     put(fresh, "cube_4", (*s.MAT.centre_m, s.TABLE.top_z_m + 0.05))
     assert not fresh.is_on_mat("cube_4")
+
+
+def test_the_arm_cannot_weigh_a_held_cube(fresh):
+    # A held cube's weight is compensated: the hand drifts alike with a normal and with the heavy cube.
+    def drift_m(cube: int) -> float:
+        fresh.restore({})
+        fresh.reset()
+        grip = STILL.copy()
+        grip[6] = 1.0
+        for _ in range(8):
+            put(fresh, f"cube_{cube}", tuple(fresh.ready.robots[0].site_pose()[0]))
+            fresh.step(grip)
+        body = fresh.ready.model.body(f"cube_{cube}").id
+        assert body in fresh.ready.robots[0].held()
+        before, _ = fresh.ready.robots[0].site_pose()
+        for _ in range(round(2.0 * s.CONTROL_HZ)):
+            fresh.step(grip)
+        after, _ = fresh.ready.robots[0].site_pose()
+        return float(np.linalg.norm(after - before))
+
+    assert abs(drift_m(4) - drift_m(5)) < 2e-5
 
 
 def test_observation_is_noisy_and_repeats_within_a_step(fresh):

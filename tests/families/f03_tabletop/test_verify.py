@@ -17,6 +17,7 @@ from rle.report import read_report
 from rle.seeds import PRACTICE_SALT
 from rle.service import embedded
 from rle.service.adapter import StepOutcome
+from rle.service.client import BadRequestError, StaleTrialError
 from rle.service.course import Course, Profile
 from rle.service.record import SigningKey
 
@@ -149,6 +150,41 @@ def test_hidden_com_counts_answers_and_a_missing_one_is_wrong(tmp_path):
     assert (flat["correct"], flat["submitted"]) == (1.0, 2.0)
     assert not any(name in json.dumps(flat) for name in ("quadrant", "heavy_cube", "scramble"))
     assert report.outcome == "scored"
+
+
+def test_a_closed_box_takes_no_second_answer(tmp_path):
+    spec = s.SESSIONS["f03/hidden-com"]
+    with embedded.open(spec, folder=tmp_path, adapter=Answering("f03/hidden-com")) as sim:
+        sim.call("submit", quadrant="A", trial=0)
+        for request in (
+            lambda: sim.call("submit", quadrant="B", trial=0),
+            lambda: sim.step(np.zeros(7), trial=0),
+        ):
+            with pytest.raises(StaleTrialError, match="the live trial is 1"):
+                request()
+        sim.call("submit", quadrant="C", trial=1)
+        answers = [trial.answer for trial in sim.session.trials()[:2]]
+    assert [a["quadrant"] for a in answers] == ["A", "C"]
+
+
+@pytest.mark.parametrize("answer", ["E", "a", 2])
+def test_an_answer_that_is_no_quadrant_is_refused(answer, tmp_path):
+    spec = s.SESSIONS["f03/hidden-com"]
+    with embedded.open(spec, folder=tmp_path, adapter=Answering("f03/hidden-com")) as sim:
+        with pytest.raises(BadRequestError, match="quadrant"):
+            sim.call("submit", quadrant=answer)
+        assert sim.status.trial == 0 and sim.status.live
+
+
+def test_a_reset_of_the_pocket_cube_gives_the_attempt_up(tmp_path):
+    spec = s.SESSIONS["f03/pocket-cube"]
+    adapter = Answering("f03/pocket-cube")
+    with embedded.open(spec, folder=tmp_path / "hand", adapter=adapter) as sim:
+        sim.step(np.zeros((2, 14)))
+        sim.reset()
+        assert sim.status.ended == "forfeited"
+    _, flat, report = grade("f03/pocket-cube", tmp_path / "hand", tmp_path / "out")
+    assert flat["reward"] == 0.0 and report.rows[0].ended == "forfeited"
 
 
 def test_a_session_without_any_operation_scores_nothing(tmp_path):
