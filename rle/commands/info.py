@@ -127,14 +127,14 @@ class Gen:
     """Exit 1 and list the texts that differ, writing nothing."""
     out: Path = Path("dist")
     """Folder for the wheel."""
+    family: str | None = None
+    """With the modules that this family adds to the client (f06)."""
 
     def run(self) -> int:
         from rle import gen
 
         if self.what == "client":
-            from rle.service import wheel
-
-            print(wheel.build(self.out, wheel.family_clients()))
+            print(gen.client(self.out, self.family))
             return 0
         paths = gen.check() if self.check else gen.write()
         for path in paths:

@@ -124,7 +124,7 @@ def practice(
         spec, profile, _own_key(home), PRACTICE_SALT, folder, listener=listener,
         control_path=home / "control.sock", token=token, session_index=index,
     )  # fmt: skip
-    client = wheel.build(home / "client", wheel.family_clients())
+    client = wheel.build(home / "client")
     page = home / "MANUAL.md"
     page.write_text(manual.manual(spec))
     return broker, Practice(

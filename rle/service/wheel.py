@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import rle
-from rle import registry
 
 NAME = "rle_client"
 _INIT = '''"""Client of the metered simulator service: `rle_client.connect()`."""
@@ -21,34 +20,36 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 """Fixed time stamp: the same sources give the same bytes."""
 
 
-def sources(extra: Mapping[str, Path] | None = None) -> dict[str, str]:
+def sources(
+    extra: Mapping[str, Path] | None = None, renames: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """Files of the package by their path in it.
 
     Args:
-        extra: More modules by name, e.g. {"f06.py": families/f06_pose/client.py}.
+        extra: More modules by name, e.g. {"f06/__init__.py": families/f06_pose/client.py}.
+        renames: Module names of the project in those, and what they are called in the package.
     """
     here = Path(__file__).parent
+    names = {"rle.service.protocol": f"{NAME}.protocol", **(renames or {})}
     files = {"__init__.py": _INIT}
     files |= {name: (here / name).read_text() for name in ("protocol.py", "errors.py", "client.py")}
-    files |= {name: path.read_text() for name, path in (extra or {}).items()}
+    for name, path in (extra or {}).items():
+        text = path.read_text()
+        for ours, theirs in names.items():
+            text = text.replace(f"from {ours} import", f"from {theirs} import")
+        files[name] = text
     return files
 
 
-def family_clients() -> dict[str, Path]:
-    """Client modules that landed families add to the package: their room `client` as `fNN.py`."""
-    base = Path(rle.__file__).parent.parent
-    paths = {
-        f"{family}.py": base / registry.PACKAGES[family].replace(".", "/") / "client.py"
-        for family in registry.landed_families()
-    }
-    return {name: path for name, path in paths.items() if path.is_file()}
-
-
-def build(folder: Path, extra: Mapping[str, Path] | None = None) -> Path:
+def build(
+    folder: Path,
+    extra: Mapping[str, Path] | None = None,
+    renames: Mapping[str, str] | None = None,
+) -> Path:
     """Writes `rle_client-VERSION-py3-none-any.whl` into a folder and returns its path."""
     version = rle.__version__
     info = f"{NAME}-{version}.dist-info"
-    files = {f"{NAME}/{name}": text for name, text in sources(extra).items()}
+    files = {f"{NAME}/{name}": text for name, text in sources(extra, renames).items()}
     files[f"{info}/METADATA"] = (
         f"Metadata-Version: 2.1\nName: {NAME}\nVersion: {version}\n"
         "Summary: Client of the metered simulator service\nRequires-Python: >=3.11\n"

@@ -7,10 +7,12 @@ import types
 import zipfile
 from typing import get_args
 
+import pytest
 from service_fake import Point, attempt, spec
 
 import rle
 from rle.commands.info import Gen
+from rle.errors import UserError
 from rle.service import client, embedded, manual, wheel
 from rle.service.adapter import EventKey
 from rle.service.errors import ERRORS
@@ -58,6 +60,10 @@ def test_gen_writes_it(tmp_path):
     assert Gen(what="client", out=tmp_path).run() == 0
     (path,) = tmp_path.iterdir()
     assert path.name == f"rle_client-{rle.__version__}-py3-none-any.whl"
+    assert Gen(what="client", out=tmp_path, family="f06").run() == 0
+    assert "rle_client/f06/__init__.py" in zipfile.ZipFile(path).namelist()
+    with pytest.raises(UserError, match="'f04' adds nothing"):
+        Gen(what="client", out=tmp_path, family="f04").run()
 
 
 def test_the_manual_names_every_operation_with_its_cost():
