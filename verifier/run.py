@@ -12,6 +12,7 @@ import time
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -216,7 +217,9 @@ class Run:
         error: RleError | None,
         result: FamilyResult | None,
     ) -> Report:
-        known = result or FamilyResult(rows=list(self.rows.values()), score=0.0)
+        known = result or FamilyResult(
+            rows=list(self.rows.values()), score=0.0, **_refused_record(error)
+        )
         return Report(
             task=self.task.id,
             family_version=self.task.version,
@@ -312,6 +315,13 @@ def interruptible() -> Generator[None]:
 def _ignore_signals() -> None:
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
+
+
+def _refused_record(error: RleError | None) -> dict[str, Any]:
+    """What a report says of a session record that was not believed."""
+    if error is None or not error.code.startswith("ledger."):
+        return {}
+    return {"metrics": {"ledger_ok": 0.0}, "extra": {"ledger_reason": error.message}}
 
 
 def _now() -> str:

@@ -289,6 +289,9 @@ def test_a_forged_hand_over_scores_nothing(tmp_path, deployment, kind, codes):
     code, flat, report = grade("f03/tower", hand, tmp_path / "out", *deployment[1])
     assert code == 0 and flat["reward"] == 0.0
     assert report.outcome == "invalid_submission" and code_of(report) in codes
+    if code_of(report).startswith("ledger."):
+        assert flat["ledger_ok"] == 0.0
+        assert report.extra["ledger_reason"] == report.errors[0].message
 
 
 def test_a_lost_machine_is_nobodys_zero(tmp_path, deployment):

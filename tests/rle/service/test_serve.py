@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from rle import gen
 from rle.commands.serve import EXAMPLE
 from rle.report import read_report
 
@@ -76,3 +77,7 @@ def test_ten_lines_move_the_robot_and_the_record_verifies(served, tmp_path):
     assert (report.ledger.replay, report.ledger.differences) == ("match", [])
     assert report.metrics["interaction_steps"] == 20.0
     assert "replay_diverged" not in report.flags
+
+
+def test_the_readme_shows_the_lines_that_are_tested():
+    assert EXAMPLE in (gen.root() / "README.md").read_text()
