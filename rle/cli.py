@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from rle.commands import audit, demo, dev, index, info, regrade, serve, train, verify
+from rle.commands import audit, demo, deploy, dev, index, info, regrade, serve, train, verify
 from rle.errors import RleError, UserError
 
 DESCRIPTION = """RLE-Bench: 51 tasks that tell whether a coding agent can do the work of a robot-learning engineer.
@@ -27,6 +27,7 @@ COMMANDS: dict[str, Any] = {
     "index": index.Index,
     "audit": audit.Audit,
     "train": train.Train,
+    "deploy": deploy.Deploy,
     "demo": demo.Demo,
     "doctor": info.Doctor,
     "gen": info.Gen,

@@ -1,5 +1,6 @@
 """What an agent is told about a task's service: `task_info`, and the manual page made from it."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -79,8 +80,8 @@ def manual(spec: SessionSpec) -> str:
         "    out = sim.step([action] * 20, observe=())   # a batch; () = numbers without images\n"
         f'    print(out.executed, out.events, out.observation["{_first_key(spec)}"])\n'
         "    print(sim.status.steps_left)\n```",
-        "It needs numpy and msgspec, and finds the service by `RLE_SOCKET`. `sim.task_info()` returns all "
-        "of this page as data. The connection may drop and come back: scene, trial and budget stay. One "
+        "It needs numpy and msgspec, and finds the service by `RLE_SOCKET`. `sim.task_info()` returns "
+        "most of this page as data. The connection may drop and come back: scene, trial and budget stay. One "
         "client at a time; in a forked process connect anew.",
         "## Operations",
         _table(("operation", "charged steps", "effect"), _operations(spec, phase)),
@@ -126,11 +127,12 @@ def manual(spec: SessionSpec) -> str:
         ),
     ]
     if spec.calibration:
-        facts = msgspec.json.format(msgspec.json.encode(spec.calibration), indent=1).decode()
+        lines = [f"{name}: {json.dumps(fact)}" for name, fact in spec.calibration.items()]
+        facts = "\n".join(lines)
         blocks += [
             "## Geometry",
             'As in `task_info()["calibration"]`; cameras look along their -z axis, x to the right, y up.',
-            f"```json\n{facts}\n```",
+            f"```\n{facts}\n```",
         ]
     return "\n\n".join(blocks) + "\n"
 
@@ -147,9 +149,7 @@ def _zeros(spec: SessionSpec) -> str:
     if not grippers:
         return "changes nothing."
     index = " and ".join(str(p.start) for p in grippers)
-    return (
-        f"holds the pose and opens the gripper; set number {index} to 1 to keep hold of something."
-    )
+    return f"asks for no motion and opens the gripper; set number {index} to 1 to keep hold of something."
 
 
 def _operations(spec: SessionSpec, phase: PhaseSpec) -> list[tuple[str, str, str]]:

@@ -385,3 +385,10 @@ def test_events_of_a_reply_are_declared(balance):
     declared = {event.name for event in s.SESSIONS["f03/balance"].events}
     told = {**balance.step(np.zeros(12)).events, **balance.extra("beam", {"locked": True}).events}
     assert told.keys() == declared
+
+
+def test_the_told_quaternion_points_down_and_closes_along_y():
+    axes = rotation_of(np.array([0.7071, 0.7071, 0.0, 0.0]))
+    assert "(0.7071, 0.7071, 0, 0) points the gripper straight down" in s.INSTRUCTIONS["balance"]
+    assert axes[:, 2] == pytest.approx([0, 0, -1], abs=1e-4), "z approaches"
+    assert axes[:, 0] == pytest.approx([0, 1, 0], abs=1e-4), "x closes"

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from service_broker import places_of, write_private
+from service_broker import places_of
 
+from rle.report import read_report
 from rle.service import client as c
 from rle.service.broker import control
 from rle.service.deploy import keeper
+from rle.service.deploy.campaign import deploy
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it acts as another user")
 START_S = 90.0
@@ -35,10 +37,11 @@ def deployed(tmp_path):
     """A deployment of a real task below one folder that others may enter, kept by a keeper."""
     base = Path("/var/tmp") / f"rle-test-{os.getpid()}"
     base.mkdir(mode=0o755)
+    deploy(base / "campaign", ("f03/cantilever",))
     places = msgspec.structs.replace(
-        places_of(base), service_uid=os.getuid(), roots=(base / "workspace",)
-    )
-    write_private(places.private, "f03/cantilever")
+        places_of(base), service_uid=os.getuid(), roots=(base / "workspace",),
+        private=base / "campaign" / "f03-cantilever" / "environment" / "private",
+    )  # fmt: skip
     for folder, mode in ((places.workspace, 0o777), (places.code, 0o700)):
         folder.mkdir()
         folder.chmod(mode)
@@ -118,4 +121,17 @@ def test_the_agents_user_finds_walls_and_two_doors(deployed):
     # The hand-over seals; the sealed broker ends on purpose and stays ended.
     done = service(places, "handover")
     assert done.returncode == 0, done.stderr
-    assert b'"k":"seal"' in (places.handover / "ledger.jsonl").read_bytes()
+    salt = places.private.parent.parent / "tests" / "private" / "salt"
+    out = places.state.parent / "result"
+    argv = [sys.executable, "-m", "verifier", "--task", "f03/cantilever", "--artifacts"]
+    argv += [str(places.handover), "--out", str(out), "--replay", "scored"]
+    for options, practice in ((["--salt-file", str(salt)], False), ([], True)):
+        verified = subprocess.run([*argv, *options], capture_output=True, text=True)
+        assert verified.returncode == 0, verified.stderr
+        report = read_report((out / "report.json").read_bytes())
+        assert report.practice is practice
+        if practice:  # the public salt is not the one it was made under
+            assert report.errors[0].code == "ledger.foreign"
+        else:
+            assert (report.outcome, report.ledger.trust) == ("scored", "deployment")
+            assert report.ledger.replay == "match" and report.ledger.recoveries == 1
