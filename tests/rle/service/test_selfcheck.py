@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -37,11 +38,12 @@ def deployed(tmp_path):
     """A deployment of a real task below one folder that others may enter, kept by a keeper."""
     base = Path("/var/tmp") / f"rle-test-{os.getpid()}"
     base.mkdir(mode=0o755)
-    deploy(base / "campaign", ("f03/cantilever",))
     places = msgspec.structs.replace(
-        places_of(base), service_uid=os.getuid(), roots=(base / "workspace",),
-        private=base / "campaign" / "f03-cantilever" / "environment" / "private",
-    )  # fmt: skip
+        places_of(base), service_uid=os.getuid(), roots=(base / "workspace",)
+    )
+    campaign = base / "campaign" / "f03-cantilever"
+    deploy(base / "campaign", ("f03/cantilever",))
+    shutil.copytree(campaign / "environment" / "private", places.private)  # as an image does
     for folder, mode in ((places.workspace, 0o777), (places.code, 0o700)):
         folder.mkdir()
         folder.chmod(mode)
@@ -121,7 +123,7 @@ def test_the_agents_user_finds_walls_and_two_doors(deployed):
     # The hand-over seals; the sealed broker ends on purpose and stays ended.
     done = service(places, "handover")
     assert done.returncode == 0, done.stderr
-    salt = places.private.parent.parent / "tests" / "private" / "salt"
+    salt = places.private.parent / "campaign" / "f03-cantilever" / "tests" / "private" / "salt"
     out = places.state.parent / "result"
     argv = [sys.executable, "-m", "verifier", "--task", "f03/cantilever", "--artifacts"]
     argv += [str(places.handover), "--out", str(out), "--replay", "scored"]
