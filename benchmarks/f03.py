@@ -2,6 +2,7 @@
 
 A control step over the 25 bare `mj_step` calls it holds, on the same states: tower, cantilever, balance <= 7, pocket-cube <= 10,
 hidden-com <= 6. One 512 px picture through the adapter over a bare renderer <= 1.1. Final measurement over its own physics <= 1.15.
+The hardest states of the cube's exact solver over the build of its half-depth table <= 3. All in CPU time of this process.
 """
 
 import resource
@@ -11,6 +12,7 @@ import mujoco
 import numpy as np
 
 import rle.sim  # noqa: F401 - chooses the GL backend before MuJoCo is used
+from families.f03_tabletop import cube_solver, instances
 from families.f03_tabletop import spec as s
 from families.f03_tabletop.task import make
 from rle import seeds
@@ -26,9 +28,9 @@ def opened(slug: str):
     adapter = make(f"f03/{slug}")
     key = seeds.trial_key("f03", slug, "hidden", 0, seeds.PRACTICE_SALT)
     plan = TrialPlan(phase="attempt", kind="attempt", trial=0, key=key)
-    start = time.perf_counter()
+    start = time.process_time()
     adapter.open_trial(plan)
-    return adapter, time.perf_counter() - start
+    return adapter, time.process_time() - start
 
 
 def step_ratio(adapter) -> float:
@@ -38,13 +40,13 @@ def step_ratio(adapter) -> float:
     whole = bare = 0.0
     for _ in range(STEPS):
         mujoco.mj_copyData(copy, model, adapter.ready.data)
-        start = time.perf_counter()
+        start = time.process_time()
         adapter.step(np.zeros(adapter.action_dim))
-        middle = time.perf_counter()
+        middle = time.process_time()
         for _ in range(s.SUBSTEPS):
             mujoco.mj_step(model, copy)
         whole += middle - start
-        bare += time.perf_counter() - middle
+        bare += time.process_time() - middle
     return whole / bare
 
 
@@ -53,21 +55,21 @@ def picture_ratio(adapter, count: int = 20) -> float:
     camera = s.SESSIONS[adapter.task].cameras[0]
     look = ObserveSpec(cameras=(camera,), width_px=s.IMAGE_PX, height_px=s.IMAGE_PX)
     adapter.observe(look)
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(count):
         adapter.observe(look)
-    ours = time.perf_counter() - start
+    ours = time.process_time() - start
     adapter.close()
     with mujoco.Renderer(adapter.ready.model, s.IMAGE_PX, s.IMAGE_PX) as renderer:
         flags = renderer.scene.flags
         flags[mujoco.mjtRndFlag.mjRND_SHADOW] = flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = False
         renderer.update_scene(adapter.ready.data, camera)
         renderer.render()
-        start = time.perf_counter()
+        start = time.process_time()
         for _ in range(count):
             renderer.update_scene(adapter.ready.data, camera)
             renderer.render()
-        return ours / (time.perf_counter() - start)
+        return ours / (time.process_time() - start)
 
 
 def finish_ratio(adapter) -> float:
@@ -75,17 +77,34 @@ def finish_ratio(adapter) -> float:
     model, data = adapter.ready.model, adapter.ready.data
     copy = mujoco.MjData(model)
     mujoco.mj_copyData(copy, model, data)
-    start = time.perf_counter()
+    start = time.process_time()
     evidence = adapter.finish()
-    took = time.perf_counter() - start
+    took = time.process_time() - start
     steps = round((float(evidence["settle_s"]) + s.HOLD_S) / s.TIMESTEP_S)
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(steps):
         mujoco.mj_step(model, copy)
-    return took / (time.perf_counter() - start)
+    return took / (time.process_time() - start)
+
+
+def solver_ratio(count: int = 40) -> tuple[float, int]:
+    """The slowest solution of `count` random states over the build of the table; its number of turns."""
+    start = time.process_time()
+    cube_solver._table()
+    built = time.process_time() - start
+    rng = np.random.default_rng(0)
+    slowest, turns = 0.0, 0
+    for _ in range(count):
+        state = cube_solver.apply(cube_solver.SOLVED, instances.scramble(s.SCRAMBLE_TURNS, rng))
+        start = time.process_time()
+        solution = cube_solver.solve(state)
+        slowest, turns = max(slowest, time.process_time() - start), max(turns, len(solution))
+    return slowest / built, turns
 
 
 def main() -> None:
+    ratio, turns = solver_ratio()
+    print(f"cube solver, up to {turns} turns, over its table {ratio:6.2f}   <= 3")
     for slug, bar in STEP_BARS.items():
         adapter, seconds = opened(slug)
         print(f"{slug:12s} open {seconds:6.2f} s")

@@ -24,6 +24,7 @@ from rle.service.adapter import Evidence, StepOutcome
 from rle.sim.robosuite_robot import RobosuiteRobot, RobotConfig
 
 BODY = "box"
+BAR = "handle_bar"
 _GLYPHS = {
     "A": ("010", "101", "111", "101", "101"),
     "B": ("110", "101", "110", "101", "110"),
@@ -48,7 +49,7 @@ def shifted(inertia: np.ndarray, mass_kg: float, offset_m: np.ndarray) -> np.nda
 
 
 def mass_properties(instance: BoxInstance) -> tuple[float, np.ndarray, np.ndarray]:
-    """Mass, centre of mass and inertia about it of shell, ballast and handle.
+    """Mass, centre of mass and inertia about it of shell, ballast and posts; the bar is a body of its own.
 
     The shell is six thin plates of equal areal density; the ballast lies on the box's floor.
 
@@ -71,7 +72,6 @@ def mass_properties(instance: BoxInstance) -> tuple[float, np.ndarray, np.ndarra
     for side in (-1.0, 1.0):
         centre = np.array([side * b.post_x_m, 0.0, post_z])
         parts.append((b.post_mass_kg, centre, 2.0 * np.array(b.post_half_m)))
-    parts.append((b.bar_mass_kg, np.array([0.0, 0.0, b.bar_z_m]), 2.0 * np.array(b.bar_half_m)))
     mass = sum(m for m, _, _ in parts)
     centre = sum(m * c for m, c, _ in parts) / mass
     inertia = sum(shifted(plate_inertia(m, size), m, c - centre) for m, c, size in parts)
@@ -125,12 +125,17 @@ def _add_box(spec: mujoco.MjSpec, instance: BoxInstance) -> None:
             name=f"handle_post_{name}", type=GEOM.mjGEOM_BOX, size=b.post_half_m,
             pos=(side * b.post_x_m, 0.0, b.half_m[2] + b.post_half_m[2]), **grip,
         )  # fmt: skip
-    body.add_geom(
-        name="handle_bar",
+    bar = body.add_body(name=BAR, pos=(0.0, 0.0, b.bar_z_m))
+    hinge = bar.add_joint(
+        name=f"{BAR}_joint", type=mujoco.mjtJoint.mjJNT_HINGE, axis=(1.0, 0.0, 0.0),
+        range=(-b.bar_range_rad, b.bar_range_rad), limited=True,
+    )  # fmt: skip
+    hinge.damping = [b.bar_damping, 0.0, 0.0]
+    bar.add_geom(
+        name="handle_bar_geom",
         type=GEOM.mjGEOM_BOX,
         size=b.bar_half_m,
-        pos=(0.0, 0.0, b.bar_z_m),
-        **grip,
+        **{**grip, "mass": b.bar_mass_kg},
     )
     for letter, (sx, sy) in s.QUADRANTS.items():
         _add_letter(body, letter, sx * b.letter_xy_m, sy * b.letter_xy_m)
@@ -152,15 +157,18 @@ def _add_letter(body: mujoco.MjsBody, letter: str, x_m: float, y_m: float) -> No
 
 
 class HiddenCom(RobotTask):
-    """One box at a time; the answer is the session's business, measured is only that it was touched."""
+    """One box at a time. Lifted by its bar it hangs with its centre of mass below the hinge: tan(lean about
+    the bar) = y / (height of the bar above it). The answer is the session's business, measured is only that it was touched."""
 
     action_dim = 7
 
     def build(self, instance: BoxInstance) -> Scene:
         scene = build(instance)
-        self._body = scene.model.body(BODY).id
+        self._bodies = {scene.model.body(name).id for name in (BODY, BAR)}
         self._qpos = int(scene.model.joint(f"{BODY}_joint").qposadr[0])
         self._dof = int(scene.model.joint(f"{BODY}_joint").dofadr[0])
+        bar = scene.model.joint(f"{BAR}_joint")
+        self._bar_qpos, self._bar_dof = int(bar.qposadr[0]), int(bar.dofadr[0])
         return scene
 
     def after_reset(self) -> None:
@@ -173,11 +181,12 @@ class HiddenCom(RobotTask):
         data = self.ready.data
         data.qpos[self._qpos : self._qpos + 7] = (*s.BOX.start_m, 1.0, 0.0, 0.0, 0.0)
         data.qvel[self._dof : self._dof + 6] = 0.0
+        data.qpos[self._bar_qpos] = data.qvel[self._bar_dof] = 0.0
 
     def each_substep(self, data: mujoco.MjData) -> None:
         if self._touched:
             return
-        self._touched = self._body in self.ready.robots[0].touched()
+        self._touched = bool(self._bodies & self.ready.robots[0].touched())
         if not self._touched:
             self._nominal()
 

@@ -10,6 +10,7 @@ from families.f03_tabletop.numbers.common import (
     HIDDEN_COM_WALL_S,
     TIMESTEP_S,
     WALL_S,
+    Film,
 )
 from families.f03_tabletop.numbers.others import *  # noqa: F403
 from families.f03_tabletop.numbers.others import BOXES
@@ -41,6 +42,21 @@ _RULES: dict[str, tuple[float, float]] = {
 }
 """Floor and oracle's bar. Source: card, section 9. Tower's floor is the upright rod of the start scene;
 pocket-cube's bar is on a practice instance of optimum 3."""
+
+_TABLETOP_FILM = Film(target_m=(-0.1, 0.05, 1.0), distance_m=2.2, azimuth_deg=150.0)
+FILMS: dict[str, Film] = {
+    "tower": _TABLETOP_FILM,
+    "cantilever": _TABLETOP_FILM,
+    "balance": _TABLETOP_FILM,
+    "pocket-cube": Film(target_m=(0.0, 0.1, 1.05), distance_m=1.1, azimuth_deg=90.0),
+    "hidden-com": Film(target_m=(0.0, 0.0, 0.95), distance_m=1.4, azimuth_deg=125.0),
+}
+"""View of each task's film."""
+COUNTED: dict[str, tuple[str, ...]] = {
+    "balance": ("weighings",),
+    "pocket-cube": ("turns", "unclassified"),
+}
+"""Counters of the record that the trial report draws over time."""
 
 ARTIFACT = ArtifactContract(
     entries=(

@@ -3,7 +3,14 @@
 ledger -> instance from the salt, digest compared -> evidence of each trial -> metrics -> reward
 """
 
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import numpy as np
+from PIL import Image
 
 from families.f03_tabletop import instances, metrics
 from families.f03_tabletop import spec as s
@@ -16,8 +23,9 @@ from families.f03_tabletop.instances import (
 )
 from rle.errors import InfrastructureError, InvalidSubmission
 from rle.report import FamilyResult, Row
-from rle.service.protocol import Scalar
+from rle.service.protocol import ObserveSpec, Scalar
 from rle.service.record import TrialRecord
+from rle.service.record.ledger import ACTIONS_NAME, LEDGER_NAME, parse_line
 from rle.verify_api import VerifyContext
 
 Evidence = dict[str, Scalar]
@@ -35,7 +43,8 @@ def verify(ctx: VerifyContext) -> FamilyResult:
             code="ledger.simulator",
         )
     touched = report.steps_used > 0 or any(t.answer is not None for t in report.trials)
-    rows = [row_of(ctx, trial, touched) for trial in report.trials]
+    counted = timelines(ctx)
+    rows = [row_of(ctx, trial, touched, counted.get(trial.trial, {})) for trial in report.trials]
     total = metrics.score([row.score for row in rows] + [0.0] * (ctx.task.n_trials - len(rows)))
     return FamilyResult(
         rows=rows,
@@ -55,7 +64,9 @@ def verify(ctx: VerifyContext) -> FamilyResult:
     )
 
 
-def row_of(ctx: VerifyContext, trial: TrialRecord, touched: bool) -> Row:
+def row_of(
+    ctx: VerifyContext, trial: TrialRecord, touched: bool, series: dict[str, list[float]]
+) -> Row:
     """One trial: its instance is redrawn and compared before anything of it is believed."""
     instance = instances.draw(ctx.task.id, ctx.rng(instances.STREAM, trial.trial))
     if instance.digest != trial.digest:
@@ -71,6 +82,7 @@ def row_of(ctx: VerifyContext, trial: TrialRecord, touched: bool) -> Row:
         ended=ended,
         wall_s=max(0.0, (trial.closed_s or trial.opened_s) - trial.opened_s),
         events=_events(trial),
+        series=series,
     )
 
 
@@ -165,3 +177,152 @@ def _events(trial: TrialRecord) -> list[tuple[float, str]]:
         for piece, _, reason in (e.partition(":") for e in excluded)
     ]
     return [*out, (at, f"ended: {trial.ended}")]
+
+
+# ----------------------------------------------------------------------------- replay and pictures
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A charged operation of the record, or the opening of a trial (`op` "open")."""
+
+    trial: int
+    op: str
+    args: dict[str, Scalar]
+    executed: int
+    """Control steps; 0 for a refused or a free operation."""
+    actions: slice
+    """Its rows of `actions.f32`."""
+    counters: dict[str, Scalar]
+
+
+def operations(ctx: VerifyContext) -> Iterator[Operation]:
+    """The operations of the record in order."""
+    row_bytes = 4 * s.SESSIONS[ctx.task.id].action_dim
+    trial, end, charge = 0, 0, {}
+    for line in ctx.submission.read(LEDGER_NAME).splitlines():
+        record = parse_line(line)
+        if record.k == "trial_open":
+            trial = int(record.payload()["trial"])
+            yield Operation(trial, "open", {}, 0, slice(end, end), {})
+        elif record.k == "charge":
+            charge = record.payload()
+        elif record.k == "confirm":
+            p = record.payload()
+            start, end = end, p["actions_bytes"] // row_bytes
+            yield Operation(
+                trial, charge["op"], charge.get("args", {}), p["executed"], slice(start, end),
+                p["counters"],
+            )  # fmt: skip
+
+
+def timelines(ctx: VerifyContext) -> dict[int, dict[str, list[float]]]:
+    """Per trial: the counters of `spec.COUNTED` over control time, at every change and at the end.
+
+    `t_s` in s, the rest counts; empty for a task without such counters.
+    """
+    names = s.COUNTED.get(ctx.task.slug, ())
+    out: dict[int, dict[str, list[float]]] = {}
+    steps: dict[int, int] = {}
+    for operation in operations(ctx) if names else ():
+        trial = operation.trial
+        series = out.setdefault(trial, {"t_s": [0.0], **{n: [0.0] for n in names}})
+        steps[trial] = steps.get(trial, 0) + operation.executed
+        now = [float(operation.counters.get(n, series[n][-1])) for n in names]
+        if now != [series[n][-1] for n in names]:
+            _append(series, steps[trial], now)
+    for trial, series in out.items():
+        _append(series, steps[trial], [series[n][-1] for n in names])
+    return out
+
+
+def _append(series: dict[str, list[float]], steps: int, values: list[float]) -> None:
+    for values_of, value in zip(series.values(), [steps / s.CONTROL_HZ, *values], strict=True):
+        values_of.append(value)
+
+
+def media(ctx: VerifyContext, folder: Path) -> None:
+    """Film `t<i>.mp4` of every trial and pictures of what its cameras saw, by replay of the record.
+
+    A record without `actions.f32` has nothing to show.
+    """
+    from families.f03_tabletop.task import RobotTask, make
+
+    if ACTIONS_NAME not in ctx.submission.names():
+        return
+    adapter = make(ctx.task.id)
+    assert isinstance(adapter, RobotTask)
+    record = list(operations(ctx))
+    dim = s.SESSIONS[ctx.task.id].action_dim
+    actions = np.frombuffer(ctx.submission.read(ACTIONS_NAME), "<f4").reshape(-1, dim)
+    try:
+        for trial in sorted({operation.trial for operation in record}):
+            mine = [operation for operation in record if operation.trial == trial]
+            if sum(operation.executed for operation in mine):
+                film(ctx, adapter, mine, actions, folder / f"t{trial:02d}.mp4")
+    finally:
+        adapter.close()
+
+
+def film(ctx: VerifyContext, adapter: Any, record: list[Operation], actions, path: Path) -> None:
+    """Replays a trial; writes its film and `<trial>_seen_<moment>_<camera>.jpg` beside it.
+
+    Args:
+        ctx: Context of the run.
+        adapter: Simulator side of the task.
+        record: Operations of the trial.
+        actions: All executed actions, shape (n, A), float32.
+        path: Target file, ending in .mp4.
+    """
+    import mujoco
+
+    from rle.sim.film import film_states
+
+    view, cameras = s.FILMS[ctx.task.slug], s.SESSIONS[ctx.task.id].cameras
+    instance = instances.draw(ctx.task.id, ctx.rng(instances.STREAM, record[0].trial))
+    total = sum(operation.executed for operation in record)
+    every = math.ceil(total / view.max_frames)
+    states: list[np.ndarray] = []
+
+    def show(moment: str, names: tuple[str, ...]) -> None:
+        look = ObserveSpec(cameras=names, width_px=view.seen_px, height_px=view.seen_px)
+        for name, picture in adapter.pictures(look).items():
+            file = f"{path.stem}_seen_{moment}_{name.removesuffix('_image')}.jpg"
+            Image.fromarray(picture).save(path.with_name(file), quality=85)
+
+    for count, _ in enumerate(replay(adapter, instance, record, actions)):
+        if count % every == 0:
+            states.append(adapter.ready.data.qpos.copy())
+        if count in (0, total // 2):
+            show("1_start" if count == 0 else "2_halfway", cameras[:1])
+    show("3_end", cameras)
+    adapter.close()
+    camera, option = mujoco.MjvCamera(), mujoco.MjvOption()
+    camera.lookat[:] = view.target_m
+    camera.distance, camera.azimuth = view.distance_m, view.azimuth_deg
+    camera.elevation = view.elevation_deg
+    option.sitegroup[:] = 0
+    film_states(
+        path, adapter.ready.model, np.array(states), view.fps, camera=lambda _: camera,
+        option=option, poster_frame=len(states) - 1,
+    )  # fmt: skip
+
+
+def replay(adapter: Any, instance: Instance, record: list[Operation], actions) -> Iterator[None]:
+    """Runs a trial again; yields at its start and after every control step.
+
+    A trial that the record opened anew after a failure starts anew here.
+    """
+    for operation in record:
+        if operation.op == "open":
+            adapter.open_instance(instance)
+            yield
+        elif operation.op == "reset" and operation.executed:
+            adapter.reset()
+            yield
+        elif operation.op in ("beam", "recover_drop") and operation.executed:
+            adapter.extra(operation.op, operation.args)
+            yield
+        for action in actions[operation.actions]:
+            adapter.step(action.astype(np.float64))
+            yield

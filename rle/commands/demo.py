@@ -13,7 +13,7 @@ from rle.errors import UserError
 from rle.paths import assets_dir
 from rle.spec import TaskSpec
 
-LONG = frozenset({"f07", "f08"})
+LONG = frozenset({"f06", "f07", "f08"})
 """Families whose reference runs for ten minutes and more on two cores; `--long` runs them. Without it, a
 family that has a profile `quick` shows that."""
 QUICK = ("--profile", "quick")
@@ -88,7 +88,7 @@ class Demo:
     def _is_quick(self, task: TaskSpec) -> bool:
         """Whether the task is shown by its quick profile, which scores nothing."""
         has_quick = any(o.name == "profile" and "quick" in o.choices for o in task.options)
-        return has_quick and task.family in LONG and not self.long
+        return has_quick and task.in_demo and task.family in LONG and not self.long
 
     def _submission(self, task: TaskSpec, out: Path) -> Path:
         """The shipped folder; or the hand-over of a session that the reference plays here and now."""

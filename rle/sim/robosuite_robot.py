@@ -166,6 +166,9 @@ class RobosuiteRobot:
         if data is not None:
             simulation.data._data = data
         simulation._render_context_offscreen = None
+        self._sites = _SiteJacobians(model, simulation.data._data)
+        simulation.data.get_site_jacp = self._sites.linear
+        simulation.data.get_site_jacr = self._sites.angular
         self._model, self._data = model, simulation.data._data
         self._robot.reset_sim(simulation)
         self._robot.setup_references()
@@ -179,9 +182,7 @@ class RobosuiteRobot:
             i for i in range(1, model.nbody) if model.body(i).name.startswith(self.handles.prefixes)
         )
         """Ids of all bodies of the robot."""
-        self._base_ctrl = np.array(
-            [i for i in range(model.nu) if "actuator_mobile" in model.actuator(i).name], dtype=int
-        )
+        self._is_mine = np.isin(np.arange(model.nbody), list(self.bodies))
         return self._data
 
     def reset(self) -> None:
@@ -194,8 +195,9 @@ class RobosuiteRobot:
         self._robot.reset(deterministic=False, rng=np.random.default_rng(0))
         mujoco.mj_forward(self._model, data)
         self._yaw_start = self._yaw()
-        self._base_goal = np.zeros(3)
-        self._grip = np.array([-1.0, 1.0])
+        indexes = self._robot._ref_actuators_indexes_dict
+        ranges = self._model.actuator_ctrlrange
+        self._actuators = {part: (index, *ranges[index].T) for part, index in indexes.items()}
         self._split = self._robot._action_split_indexes
         self._native = np.zeros(max(stop for _, stop in self._split.values()) + self._is_mobile)
         # A goal in the base frame: robosuite's own reset leaves a world position where the mode
@@ -213,10 +215,14 @@ class RobosuiteRobot:
         if self._is_mobile:
             native[slice(*self._split["torso"])] = action[TORSO]
             native[-1] = action[MODE]
-            self._base_goal = self._base_velocity(action[BASE])
         self._robot.composite_controller.set_goal(native)
         opening = -1.0 if action[GRIPPER] <= 0.0 else 1.0
-        self._grip = opening * np.array([-1.0, 1.0])
+        self._set_points = {"right_gripper": opening * np.array([-1.0, 1.0])}
+        if self._is_mobile:
+            self._set_points["base"] = self._base_velocity(action[BASE])
+        for part, value in self._set_points.items():
+            _, low, high = self._actuators[part]
+            self._set_points[part] = 0.5 * (low + high) + 0.5 * (high - low) * value
 
     def _base_velocity(self, velocity: np.ndarray) -> np.ndarray:
         """R(yaw - yaw at reset) (v_x, v_y), v_yaw: the base joints slide along the start axes."""
@@ -228,15 +234,13 @@ class RobosuiteRobot:
     def control(self) -> None:
         """Writes `ctrl`; once per physics step, between `mj_step1` and `mj_step2`."""
         data = self._require()
-        limits = self._model.actuator_ctrlrange
-        applied = self._robot.composite_controller.run_controller(_ALL_PARTS)
-        for part, values in applied.items():
-            index = self._robot._ref_actuators_indexes_dict[part]
-            if part == "right_gripper":
-                values = _scaled(self._grip, limits[index])
-            elif part == "base":
-                values = _scaled(self._base_goal, limits[index])
-            data.ctrl[index] = np.clip(values, limits[index, 0], limits[index, 1])
+        self._sites.known = {}
+        torques = self._robot.composite_controller.run_controller(_CONTROLLED)
+        self._sites.known = None
+        for values in (torques, self._set_points):
+            for part, value in values.items():
+                index, low, high = self._actuators[part]
+                data.ctrl[index] = np.minimum(np.maximum(value, low), high)
 
     def proprio(self) -> dict[str, np.ndarray]:
         """Joint and grip-site state; quaternions xyzw. Keys as the card lists them."""
@@ -275,23 +279,19 @@ class RobosuiteRobot:
     def held(self) -> set[int]:
         """Ids of bodies that touch both pads."""
         data, model = self._require(), self._model
-        touching: list[set[int]] = [set(), set()]
-        for pair in data.contact.geom[: data.ncon]:
-            for side, pad in enumerate(self._pads):
-                if pad in pair:
-                    other = pair[1] if pair[0] == pad else pair[0]
-                    touching[side].add(int(model.geom_bodyid[other]))
-        return (touching[0] & touching[1]) - self.bodies - {0}
+        pairs = data.contact.geom[: data.ncon]
+        left, right = (
+            set(model.geom_bodyid[pairs[:, ::-1][pairs == pad]].tolist()) for pad in self._pads
+        )
+        return (left & right) - self.bodies - {0}
 
     def touched(self) -> set[int]:
         """Ids of bodies that touch any geom of the robot."""
-        data, model = self._require(), self._model
-        bodies = model.geom_bodyid[data.contact.geom[: data.ncon]]
-        found: set[int] = set()
-        for a, b in bodies:
-            if (a in self.bodies) != (b in self.bodies):
-                found.add(int(b if a in self.bodies else a))
-        return found
+        data = self._require()
+        bodies = self._model.geom_bodyid[data.contact.geom[: data.ncon]]
+        mine = self._is_mine[bodies]
+        one = mine[:, 0] != mine[:, 1]
+        return set(bodies[one][~mine[one]].tolist())
 
     def _yaw(self) -> float:
         if not self._is_mobile:
@@ -313,12 +313,34 @@ def _name_all(child: mujoco.MjSpec, prefix: str) -> None:
                 element.name = f"{prefix}{kind}_{number}"
 
 
-_ALL_PARTS = {"right": True, "right_gripper": True, "torso": True, "base": True}
+_CONTROLLED = {"right": True, "torso": True}
+"""Parts whose controller of robosuite runs; fingers and base follow set-points of ours."""
 
 
-def _scaled(values: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """Maps [-1, 1] to the control range. Shapes (n,), (n, 2)."""
-    return limits.mean(axis=1) + 0.5 * (limits[:, 1] - limits[:, 0]) * values
+class _SiteJacobians:
+    """Computes a site's Jacobians once where the arm's controller asks for them four times a step."""
+
+    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData) -> None:
+        self._model, self._data = model, data
+        self.known: dict[str, np.ndarray] | None = None
+        """By site, shape (2, 3, nv); None while the state may change between two calls."""
+
+    def _both(self, name: str) -> np.ndarray:
+        if self.known is not None and name in self.known:
+            return self.known[name]
+        both = np.zeros((2, 3, self._model.nv))
+        mujoco.mj_jacSite(self._model, self._data, both[0], both[1], self._model.site(name).id)
+        if self.known is not None:
+            self.known[name] = both
+        return both
+
+    def linear(self, name: str) -> np.ndarray:
+        """Shape (3, nv), m/rad (m/m for slides)."""
+        return self._both(name)[0]
+
+    def angular(self, name: str) -> np.ndarray:
+        """Shape (3, nv), rad/rad."""
+        return self._both(name)[1]
 
 
 def quat_xyzw(rotation: np.ndarray) -> np.ndarray:

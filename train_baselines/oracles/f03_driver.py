@@ -212,6 +212,8 @@ def run(task: str, solve: Callable[[Client], None]) -> None:
         SESSIONS[task], folder=args.folder, profile=validation_profile(task), salt=salt
     ) as sim:
         solve(sim)
+        if sim.status.live and task != "f03/hidden-com":
+            sim.finish()
         for trial in sim.session.trials():
             key = seeds.trial_key(family, slug, "hidden", trial.trial, salt)
             instance = instances.draw(task, seeds.stream(key, instances.STREAM))

@@ -65,7 +65,9 @@ def solve(sim: Client) -> None:
         arm.grip(CLOSED, 15)
         for k in range(1, LIFT_STEPS + 1):
             arm.go(bar + [0.0, 0.0, LIFT_M * k / LIFT_STEPS], hand, steps=1, tolerance_m=0.0)
-        arm.wait(SETTLE_STEPS)
+        # Held by going there again and again: a pose that is only kept sinks under the box's weight.
+        for _ in range(SETTLE_STEPS):
+            arm.go(bar + [0.0, 0.0, LIFT_M], hand, steps=1, tolerance_m=0.0)
         seen = sim.observe(("top",))
         right, middle = lean(seen["top_image"], focal, eye, seen["eef_pos"])
         # The ballast's side goes down, the lid swings to the other side below the handle.

@@ -1,24 +1,24 @@
 """f03/pocket-cube: two arms turn the halves of the cube. Privileged cube state, metered actions.
 
-    python -m train_baselines.oracles.f03_pocket_cube [--turns +z-90 +y-90]
+    python -m train_baselines.oracles.f03_pocket_cube [--salt TEXT] [--folder DIR]
+    python -m train_baselines.oracles.f03_pocket_cube --turns +z-90 +y-90 +z-90
 
 z turns: hand 0 holds the lower half from -x, hand 1 comes from above and rolls the upper half. A y turn is a roll of
-the whole cube about x by hand 0 and a z turn. The cube is squared on its fork before every grip, and the plan is
-made anew after every action. Turns about x, where each hand takes a half and one rolls, are not used: with these
-hands both halves turned together (measured).
+the whole cube about x by hand 0 and a z turn. The cube is squared on its fork before every grip. Turns about x, where
+each hand takes a half and one rolls, are not used: with these hands both halves turned together (measured).
 """
 
 import argparse
-import heapq
-import itertools
+import functools
 import json
 
 import mujoco
 import numpy as np
 
-from families.f03_tabletop import cube, cube_solver, metrics
+from families.f03_tabletop import cube, cube_solver
 from families.f03_tabletop import spec as s
 from families.f03_tabletop.instances import CubeInstance
+from families.f03_tabletop.verify import score_evidence
 from rle.service import embedded
 from rle.service.adapter import TrialPlan
 from rle.service.client import Client, SimError, TrialOverError
@@ -26,24 +26,34 @@ from rle.sim.robosuite_robot import rotation_of, rotation_vector
 from train_baselines.oracles.f03_driver import (
     POSITION_SCALE_M,
     ROTATION_SCALE_RAD,
+    run,
     seen,
     validation_profile,
 )
 
 OPEN, CLOSED = -1.0, 1.0
 CENTRE = np.array(s.CUBE_START_M)
-LAYER_M = 0.016
-"""A half's middle from the cube's middle."""
+HOLD_DOWN_M = 0.020
+GRIP_UP_M = 0.023
+"""Hand 0 holds the lower half this far below the cube's middle, hand 1 the upper half this far above it, so
+that neither hand's fingers reach the other half nor the other hand."""
+SQUARE_X_M = -0.012
+"""Hand 0 squares the cube with its site here."""
 GRIP_X_M = 0.018
 """Hand 0 takes the -x half this far from the middle."""
-HOLD_X_M = -0.012
-"""Hand 0 holds the lower half with its site here."""
+HOLD_X_M = -0.018
+"""Hand 0 holds the lower half with its site here: its palm is 31 mm behind the site, and the corners of the
+upper half sweep 45 mm."""
 LIFT_Z_M = 1.10
 """Height for rolls: above the posts by more than the corners' sweep."""
 PARK_X_M = 0.136
 TURN_STEPS = 60
-COSTS = {"+z+90": 1.0, "+z-90": 1.2, "roll+": 0.3, "roll-": 0.3}
-"""What the hands know and how much it costs: z turns, the surer one first, and rolls of the whole cube."""
+WAYS = tuple(
+    (*rolls, turn)
+    for rolls in ((), ("roll+",), ("roll-",), ("roll+", "roll+"))
+    for turn in ("+z+90", "+z-90")
+)
+"""Every way to the next quarter turn: whole-cube rolls, then a turn of the upper half; the shortest first."""
 
 
 def spin(axis: int, angle_rad: float) -> np.ndarray:
@@ -133,11 +143,16 @@ class CubeHands(Hands):
         print(f"{what}: core {np.round(state[cube.CORE][:3], 4)}, misaligned {angle:.1f} deg, "
               f"{self.sim.status.steps_used} steps")  # fmt: skip
 
+    def bring(self, hand: int, target, steps: int) -> None:
+        """Moves a hand so that the held cube's core gets to a position."""
+        position = self.position[hand] + np.array(target) - self.core()
+        self.move(steps, **{f"h{hand}": (position, self.rotation[hand])})
+
     def square(self) -> None:
         """Hand 0 closes along y at half height and carries the cube back to the middle in x."""
         flat = self.rolled(0, -np.pi / 2)
         self.move(25, h0=((-PARK_X_M + 0.03, 0.0, CENTRE[2]), flat))
-        self.move(20, h0=((HOLD_X_M, 0.0, CENTRE[2]), flat))
+        self.move(20, h0=((SQUARE_X_M, 0.0, CENTRE[2]), flat))
         self.close(0)
         off = float(self.core()[0])
         if abs(off) > 0.001:
@@ -151,7 +166,7 @@ class CubeHands(Hands):
         """The upper half by +-90 degrees about z."""
         self.square()
         flat = self.rolled(0, -np.pi / 2)
-        self.move(10, h0=((HOLD_X_M, 0.0, CENTRE[2] - LAYER_M), flat))
+        self.move(10, h0=((HOLD_X_M, 0.0, CENTRE[2] - HOLD_DOWN_M), flat))
         self.close(0)
         start = 0.0 if sign > 0 else np.pi / 2
         above = spin(2, start) @ np.array([[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]])
@@ -159,8 +174,11 @@ class CubeHands(Hands):
         self.move(15, h1=(way[0], self.start[1]))
         self.move(35, h1=(way[1], above))
         self.move(15, h1=(way[2], above))
-        top = (0.0, 0.0, CENTRE[2] + 0.018)
+        x, y, _ = self.core()
+        top = np.array([x, y, CENTRE[2] + GRIP_UP_M])
         self.move(30, h1=(top, above))
+        top += top - self._state["arm1_eef_pos"]
+        self.move(5, h1=(top, above))
         self.close(1)
         rolled = spin(2, sign * np.pi / 2) @ above
         self.move(TURN_STEPS, h1=(top, rolled))
@@ -174,7 +192,11 @@ class CubeHands(Hands):
         self.park()
 
     def roll(self, sign: int) -> None:
-        """The whole cube by +-90 degrees about x: hand 0 takes the -x half, lifts, rolls, sets down."""
+        """The whole cube by +-90 degrees about x: hand 0 takes the -x half, lifts, rolls, sets down.
+
+        The fingers give way together: lifted, the cube sinks between them by 8 mm. It is brought back to
+        the middle before it is set down, or the next grip would hit it.
+        """
         self.square()
         self.park()
         x = -PARK_X_M + 0.03
@@ -184,8 +206,8 @@ class CubeHands(Hands):
         self.move(25, h0=((-GRIP_X_M, 0.0, LIFT_Z_M), self.start[0]))
         rolled = self.rolled(0, sign * np.pi / 2)
         self.move(TURN_STEPS, h0=((-GRIP_X_M, 0.0, LIFT_Z_M), rolled))
-        self.wait(6)
-        self.move(30, h0=((-GRIP_X_M, 0.0, CENTRE[2]), rolled))
+        self.bring(0, (CENTRE[0], CENTRE[1], LIFT_Z_M), 15)
+        self.bring(0, CENTRE, 30)
         self.close(0, OPEN, 8)
         self.park()
         self.move(25, h0=((x, 0.0, CENTRE[2]), self.start[0]))
@@ -206,22 +228,50 @@ def after(world: np.ndarray, action: str) -> np.ndarray:
     return cube_solver.apply(world, [action])
 
 
-def plan(world: np.ndarray, most: float) -> tuple[str, ...] | None:
-    """The cheapest sequence of actions that solves a world-frame state; None above a cost of `most`."""
-    queue: list[tuple[float, int, tuple[str, ...], np.ndarray]] = [(0.0, 0, (), world)]
-    seen: set[bytes] = set()
-    number = itertools.count(1)
-    while queue:
-        cost, _, actions, state = heapq.heappop(queue)
-        if cube_solver.is_solved(state):
-            return actions
-        if state.tobytes() in seen:
-            continue
-        seen.add(state.tobytes())
-        for action, price in COSTS.items():
-            if cost + price <= most:
-                entry = (cost + price, next(number), (*actions, action), after(state, action))
-                heapq.heappush(queue, entry)
+@functools.cache
+def _distance(canonical: bytes) -> int:
+    return cube_solver.optimum(np.frombuffer(canonical, dtype=np.uint8))
+
+
+def distance(world: np.ndarray) -> int:
+    """Exact number of quarter turns to solved, however the cube is turned as a whole."""
+    return _distance(cube_solver.canonical(world).tobytes())
+
+
+def plan(world: np.ndarray) -> tuple[str, ...] | None:
+    """Actions that solve a world-frame state in the fewest quarter turns; None where the hands know no such way.
+
+    Every quarter turn brings the distance down by one or up by one. Only halves at +-y and +-z can be turned,
+    but a turn of the other half leaves the cube turned as a whole, so that what lay at x comes into reach.
+    """
+    dead: set[bytes] = set()
+
+    def search(state: np.ndarray, left: int) -> tuple[str, ...] | None:
+        if left == 0:
+            return ()
+        if state.tobytes() in dead:
+            return None
+        for way in WAYS:
+            then = functools.reduce(after, way, state)
+            if distance(then) < left:
+                rest = search(then, left - 1)
+                if rest is not None:
+                    return (*way, *rest)
+        dead.add(state.tobytes())
+        return None
+
+    return search(world, distance(world))
+
+
+def plan_with_detour(world: np.ndarray) -> tuple[str, ...] | None:
+    """As `plan`; where it finds nothing, one quarter turn away from the solution comes first."""
+    direct = plan(world)
+    if direct is not None:
+        return direct
+    for way in WAYS:
+        rest = plan(functools.reduce(after, way, world))
+        if rest is not None:
+            return (*way, *rest)
     return None
 
 
@@ -235,12 +285,24 @@ def world_state(sim: Client) -> np.ndarray:
     return cube.nearest(cube.ROTATIONS[turn] @ relative)[0]
 
 
-def solve(sim: Client, most_turns: int = 6) -> None:
-    """Turns until the simulator confirms the solve, or no plan is left."""
+def solve(sim: Client, most_actions: int = 80) -> None:
+    """Turns until the simulator confirms the solve. Plans anew after every action.
+
+    A cube that stands askew is squared; one that fell is put back by `recover_drop`.
+    """
     hands = CubeHands(sim)
     try:
-        for _ in range(2 * most_turns):
-            actions = plan(world_state(sim), float(most_turns))
+        for _ in range(most_actions):
+            if hands.core()[2] < s.TURNS.rescue_z_m:
+                hands.wait(20)
+                sim.call("recover_drop")
+                hands = CubeHands(sim)
+            state = world_state(sim)
+            if not cube_solver.is_legal(state):
+                hands.square()
+                hands.park()
+                continue
+            actions = plan_with_detour(state)
             if not actions:
                 break
             print(f"plan: {' '.join(actions)}", flush=True)
@@ -273,20 +335,21 @@ PRACTICE_TURNS = ("+z-90", "+y-90", "+z-90")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--turns", nargs="+", default=PRACTICE_TURNS)
-    args = parser.parse_args()
-    adapter = GivenCube(tuple(args.turns))
+    """A drawn scramble as every task draws it, or the one of `--turns`."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--turns", nargs="+")
+    turns = parser.parse_known_args()[0].turns
     task = "f03/pocket-cube"
+    if not turns:
+        run(task, solve)
+        return
+    adapter = GivenCube(tuple(turns))
     with embedded.open(s.SESSIONS[task], adapter=adapter, profile=validation_profile(task)) as sim:
         solve(sim)
         if sim.status.live:
             sim.finish()
         evidence = sim.session.trials()[-1].evidence
-        value = metrics.pocket_cube(
-            evidence.get("solved") is True, evidence.get("turns"), adapter.given.optimum_qtm,
-            evidence.get("unclassified"),
-        )  # fmt: skip
+        value, _ = score_evidence(task, adapter.given, evidence)
         print(json.dumps({"score": value, "optimum": adapter.given.optimum_qtm, **evidence}))
 
 

@@ -97,4 +97,23 @@ RIGHT_CAMERA_WXYZ = (0.67750919, 0.37678668, -0.29935256, -0.55623859)
 SIDE_CAMERA_XYZ_M = (-0.5, 0.35, 1.05)
 """Left camera in the frame of the robot's fixed support; the right one has -y. Source: published."""
 SIDE_FOVY_DEG = 60.0
+WRIST_CAMERA_XYZ_M = (0.0, 0.05, -0.097)
+"""Of the wrist camera in the grip site's frame. Source: the Panda hand's model; a test compares."""
+WRIST_CAMERA_WXYZ = (0.0, 0.0, 1.0, 0.0)
+WRIST_FOVY_DEG = 75.0
+"""Both: as the position."""
 """Source: published."""
+
+
+class Film(Frozen):
+    """How the film of a trial is drawn from a replay of its record. Source: ours."""
+
+    target_m: tuple[float, float, float]
+    distance_m: float
+    azimuth_deg: float
+    elevation_deg: float = -20.0
+    fps: float = 20.0
+    max_frames: int = 600
+    """Longer attempts are shown faster."""
+    seen_px: int = 256
+    """Side of the pictures of what the cameras saw."""

@@ -136,6 +136,11 @@ class Box(Frozen):
     bar_z_m: float = 0.081
     """Centre of the bar above the box's centre."""
     bar_mass_kg: float = 0.018
+    bar_range_rad: float = 1.2
+    bar_damping: float = 0.08
+    """Damping of the hinge that the bar turns on, N m s/rad: near critical, 2 sqrt(m g d I) = 0.08 for a box
+    of 0.48 kg that hangs d = 84 mm below it. Source: ours; with a bar fixed to its posts the pads held
+    some boxes level about it (measured)."""
     handle_friction: float = 1.0
     letter_xy_m: float = 0.039
     rgba: tuple[float, float, float, float] = (0.62, 0.47, 0.30, 1.0)

@@ -20,7 +20,8 @@ _RESET = "`reset()` costs 1 step and puts the same scene back; steps used stay u
 _ROBOT = (
     "The robot is a Panda arm on a mobile base beside the table (top at z 0.90 m, x -0.35 to 0.35, y -0.80 to 0.80). "
     "From its start it reaches about 0.75 m for top-down grasps; drive the base for more (base values below about 0.35 "
-    "do not move it). `move` drives the gripper site towards a world pose with base and torso still."
+    "do not move it). `move` drives the gripper site towards a world pose with base and torso still; as `quat_xyzw`, "
+    "(0.7071, 0.7071, 0, 0) points the gripper straight down, fingers closing along y."
 )
 TITLES = {
     "tower": "Build the tallest tower",
@@ -65,7 +66,9 @@ BALANCE = (
     + _ROBOT
     + f"\n\nThe cubes have an edge of {2 * t.CUBE_HALF_M:g} m; eight weigh {t.CUBE_MASS_KG:g} kg, one {t.HEAVY_FACTOR:g} times that. The "
     f"balance stands at ({t.BEAM.base_m[0]:g}, {t.BEAM.base_m[1]:g}); its pans hang at y {t.BEAM.base_m[1] - t.BEAM.beam_half_m[1]:g} and "
-    f"{t.BEAM.base_m[1] + t.BEAM.beam_half_m[1]:g}. The mat is centred at ({t.MAT.centre_m[0]:g}, {t.MAT.centre_m[1]:g}).\n\n"
+    f"{t.BEAM.base_m[1] + t.BEAM.beam_half_m[1]:g}, round plates of radius {t.BEAM.plate_radius_m:g} m with a rim of {t.BEAM.rim_height_m:g} m, "
+    f"what they hang by is drawn and touches nothing. The mat is centred at ({t.MAT.centre_m[0]:g}, {t.MAT.centre_m[1]:g}), {2 * t.MAT.half_m[0]:g} m wide, its top "
+    f"{1000 * 2 * t.MAT.half_m[2]:g} mm above the table.\n\n"
     "The beam has a lock and starts locked. `call('beam', locked=False)` releases it, `locked=True` brings it level over "
     f"{t.BEAM.lock_steps} steps; each costs 1 step, in which the robot holds still. Release is refused while the robot touches the balance or a cube "
     "on it; such a touch while it is released locks it at once. The arm cannot weigh: a held cube's weight is compensated. "
@@ -101,7 +104,7 @@ POCKET_CUBE = (
 HIDDEN_COM = (
     f"Each of {o.BOXES} sealed boxes has a hidden ballast in one quadrant of its lid, A, B, C or D: name it. A Panda arm and three cameras "
     "are what you have; there is no force or contact sensing.\n\n"
-    "The boxes come one after the other; each has a handle across its top. Letters on the lid mark the quadrants: "
+    "The boxes come one after the other; each has a handle across its top, along x, whose bar turns freely in its posts. Letters on the lid mark the quadrants: "
     "A (-x, +y), B (+x, +y), C (-x, -y), D (+x, -y). Lifting a box by its handle and looking at how it leans, or pushing it, tells "
     "where the weight is.\n\n"
     f"For each box {c.HIDDEN_COM_STEPS:,} control steps, and {c.HIDDEN_COM_WALL_S:,} s of wall time in all. `call('submit', quadrant='A', trial=n)` answers "

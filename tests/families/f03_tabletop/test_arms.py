@@ -9,6 +9,7 @@ from families.f03_tabletop.task import make
 from rle.service.adapter import BadRequest
 from rle.service.protocol import ObserveSpec
 from rle.service.worker import check_observation, checked_evidence
+from rle.sim.robosuite_robot import quat_xyzw
 
 pytestmark = pytest.mark.xdist_group("f03")
 
@@ -51,11 +52,37 @@ def test_the_model_has_the_drawn_mass_properties(hidden):
     instance = box("B")
     hidden.open_instance(instance)
     model = hidden.ready.model
-    body = model.body(hidden_com.BODY)
+    body, bar = model.body(hidden_com.BODY), model.body(hidden_com.BAR)
     total = instances.total_mass_kg(0.17, 0.30)
-    assert body.mass[0] == pytest.approx(total)
-    # Only the ballast is off the middle: x_com = m_b x_b / M.
-    assert body.ipos[:2] == pytest.approx(np.array([0.037, 0.037]) * 0.30 / total)
+    assert body.mass[0] + bar.mass[0] == pytest.approx(total)
+    # Only the ballast is off the middle: x_com = m_b x_b / M, the bar's mass included.
+    moment = body.mass[0] * body.ipos[:2]
+    assert moment / total == pytest.approx(np.array([0.037, 0.037]) * 0.30 / total)
+
+
+@pytest.mark.parametrize("quadrant", ["A", "D"])
+def test_a_lifted_box_hangs_with_its_centre_of_mass_below_the_bar(hidden, quadrant):
+    # tan(lean) = y_com / (z_bar - z_com); the smallest shift that is drawn.
+    hidden.open_instance(box(quadrant, offset=(0.032, 0.032)))
+    start, rotation = hidden.ready.robots[0].site_pose()
+    x, y, z = s.BOX.start_m
+    bar = np.array([x, y, z + s.BOX.bar_z_m - 0.003])
+    quat = quat_xyzw(rotation)
+    for target, gripper, steps in (
+        (bar + [0, 0, 0.05], -1.0, 40), (bar, -1.0, 30), (bar, 1.0, 12),
+        (bar + [0, 0, 0.20], 1.0, 40),
+    ):  # fmt: skip
+        for _ in range(steps):
+            hidden.step(hidden.move_action(target, quat, gripper))
+    leans = []
+    for _ in range(40):  # the fingers give way together, and the box swings a little about its rest
+        hidden.step(hidden.move_action(target, quat, gripper))
+        leans.append(hidden.lean_rad())
+    about_x, about_y = np.mean(leans, axis=0)
+    com = hidden.ready.model.body(hidden_com.BODY).ipos
+    expected = np.arctan2(com[1], s.BOX.bar_z_m - com[2])
+    assert about_x == pytest.approx(-expected, abs=np.radians(1.5))
+    assert np.sign(about_y) == np.sign(com[0]) and abs(about_y) > np.radians(3.0)
 
 
 def test_mass_properties_in_the_limits():
@@ -65,8 +92,7 @@ def test_mass_properties_in_the_limits():
         ballast_half_m=(0.01, 0.01, 0.01),
     )  # fmt: skip
     mass, centre, inertia = hidden_com.mass_properties(light)
-    handle = 2 * s.BOX.post_mass_kg + s.BOX.bar_mass_kg
-    assert mass == pytest.approx(1.0 + handle)
+    assert mass == pytest.approx(1.0 + 2 * s.BOX.post_mass_kg)
     assert centre[:2] == pytest.approx([0.0, 0.0], abs=1e-9)
     values = np.linalg.eigvalsh(inertia)
     assert values.min() > 0 and values[0] + values[1] >= values[2], "a rigid body's inertia"
@@ -125,3 +151,13 @@ def test_the_cube_weighs_and_measures_what_the_spec_says(puzzle):
     assert 2 * size[0] == pytest.approx(s.MECHANISM.outer_m - s.MECHANISM.inner_m)
     assert sum(model.geom(i).name.startswith("cubie_") and "sticker" in model.geom(i).name
                for i in range(model.ngeom)) == 24  # fmt: skip
+
+
+def test_a_layer_turned_low_is_not_kept_by_the_rescue(puzzle, monkeypatch):
+    puzzle.reset()
+    monkeypatch.setattr(type(puzzle), "core_z_m", property(lambda self: 0.85))
+    puzzle._put_cube(cube_solver.SOLVED)  # as if turned by hand while it lies on the table
+    puzzle.step(np.zeros(14))
+    puzzle.extra("recover_drop", {})
+    state = cube_solver.canonical(puzzle.privileged()["state"].astype(np.uint8))
+    assert (state == cube_solver.canonical(puzzle._scramble)).all()

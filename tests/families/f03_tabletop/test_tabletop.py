@@ -9,6 +9,7 @@ import pytest
 from families.f03_tabletop import instances, metrics, tabletop, task
 from families.f03_tabletop import spec as s
 from rle.service.adapter import BadRequest, TrialPlan
+from rle.sim.robosuite_robot import rotation_of
 
 pytestmark = pytest.mark.xdist_group("f03")
 GAP_M = 1e-4
@@ -88,6 +89,30 @@ def test_a_piece_that_falls_between_the_readings_counts_by_the_lower_one(tower):
     put(tower, "sphere", (0.1, 0.55, s.TABLE.top_z_m + 0.5))
     evidence = tower.finish()
     assert evidence["height_m"] < 0.2
+
+
+def reading(edges, values=None) -> task.Reading:
+    """Contacts and heights made by hand."""
+    return task.Reading(edges=frozenset(edges), on_robot=frozenset(), values=values or {})
+
+
+def test_a_stack_that_topples_between_the_readings_has_the_lower_height(tower, monkeypatch):
+    on_table = [(n, "table") for n in s.PIECE_NAMES]
+    before = reading(on_table, {n: 0.4 for n in s.PIECE_NAMES})
+    after = reading(on_table, {n: 0.1 for n in s.PIECE_NAMES})
+    monkeypatch.setattr(
+        tabletop, "settle", lambda *_: task.Settled((before, after), {}, s.SETTLE_MIN_S)
+    )
+    evidence = tower.finish()
+    assert evidence["height_m"] == 0.1 and evidence["height_first_m"] == 0.4
+
+
+@pytest.mark.parametrize("reason", ["touches_robot", "moving"])
+def test_what_leans_on_the_robot_or_moves_carries_nothing(reason):
+    # table - a - b - c, with a propped by a hand (or sliding): a, b and c count nowhere, d does.
+    now = reading([("a", "table"), ("a", "b"), ("c", "b"), ("table", "d")])
+    settled = task.Settled((now, now), {"a": reason}, s.SETTLE_MIN_S)
+    assert settled.supported(now) == {"d"}
 
 
 @pytest.mark.parametrize("name", [p.name for p in s.PIECES])
@@ -298,6 +323,27 @@ def test_a_cube_held_above_the_mat_is_not_on_it(fresh):
     assert not fresh.is_on_mat("cube_4")
 
 
+def test_the_arm_cannot_weigh_a_held_cube(fresh):
+    # A held cube's weight is compensated: the hand drifts alike with a normal and with the heavy cube.
+    def drift_m(cube: int) -> float:
+        fresh.restore({})
+        fresh.reset()
+        grip = STILL.copy()
+        grip[6] = 1.0
+        for _ in range(8):
+            put(fresh, f"cube_{cube}", tuple(fresh.ready.robots[0].site_pose()[0]))
+            fresh.step(grip)
+        body = fresh.ready.model.body(f"cube_{cube}").id
+        assert body in fresh.ready.robots[0].held()
+        before, _ = fresh.ready.robots[0].site_pose()
+        for _ in range(round(2.0 * s.CONTROL_HZ)):
+            fresh.step(grip)
+        after, _ = fresh.ready.robots[0].site_pose()
+        return float(np.linalg.norm(after - before))
+
+    assert abs(drift_m(4) - drift_m(5)) < 2e-5
+
+
 def test_observation_is_noisy_and_repeats_within_a_step(fresh):
     run(fresh, 1)
     a, b = fresh.state(), fresh.state()
@@ -315,3 +361,34 @@ def test_the_model_carries_the_spec(balance):
     assert model.joint(tabletop.BEAM_HINGE).range[1] == pytest.approx(s.BEAM.range_rad)
     assert model.opt.cone == mujoco.mjtCone.mjCONE_ELLIPTIC
     assert model.opt.timestep * s.SUBSTEPS == pytest.approx(1.0 / s.CONTROL_HZ)
+
+
+def test_declared_cameras_are_those_of_the_model(balance):
+    """What the agent is told of a camera's pose, composed with the observation, is where it is."""
+    facts = s.SESSIONS["f03/balance"].calibration
+    state, data, model = balance.state(), balance.ready.data, balance.ready.model
+    frames = {"side_cameras": ("base_pos", "base_quat"), "wrist_camera": ("eef_pos", "eef_quat")}
+    for group, (position, quat) in frames.items():
+        origin, axes = state[position], rotation_of(state[quat])
+        told = facts[group]
+        for name, at, wxyz in zip(
+            told["names"], told["position_m"], told["quat_wxyz"], strict=True
+        ):
+            camera = balance.camera_names.get(name, name)
+            assert data.camera(camera).xpos == pytest.approx(origin + axes @ at, abs=1e-6)
+            own = rotation_of(np.array(wxyz)[[1, 2, 3, 0]])
+            assert data.camera(camera).xmat.reshape(3, 3) == pytest.approx(axes @ own, abs=1e-6)
+            assert model.camera(camera).fovy[0] == pytest.approx(told["fovy_deg"])
+
+
+def test_events_of_a_reply_are_declared(balance):
+    declared = {event.name for event in s.SESSIONS["f03/balance"].events}
+    told = {**balance.step(np.zeros(12)).events, **balance.extra("beam", {"locked": True}).events}
+    assert told.keys() == declared
+
+
+def test_the_told_quaternion_points_down_and_closes_along_y():
+    axes = rotation_of(np.array([0.7071, 0.7071, 0.0, 0.0]))
+    assert "(0.7071, 0.7071, 0, 0) points the gripper straight down" in s.INSTRUCTIONS["balance"]
+    assert axes[:, 2] == pytest.approx([0, 0, -1], abs=1e-4), "z approaches"
+    assert axes[:, 0] == pytest.approx([0, 1, 0], abs=1e-4), "x closes"

@@ -17,7 +17,8 @@ from rle.report import read_report
 from rle.seeds import PRACTICE_SALT
 from rle.service import embedded
 from rle.service.adapter import StepOutcome
-from rle.service.course import Profile
+from rle.service.client import BadRequestError, StaleTrialError
+from rle.service.course import Course, Profile
 from rle.service.record import SigningKey
 
 EVIDENCE = {
@@ -151,6 +152,41 @@ def test_hidden_com_counts_answers_and_a_missing_one_is_wrong(tmp_path):
     assert report.outcome == "scored"
 
 
+def test_a_closed_box_takes_no_second_answer(tmp_path):
+    spec = s.SESSIONS["f03/hidden-com"]
+    with embedded.open(spec, folder=tmp_path, adapter=Answering("f03/hidden-com")) as sim:
+        sim.call("submit", quadrant="A", trial=0)
+        for request in (
+            lambda: sim.call("submit", quadrant="B", trial=0),
+            lambda: sim.step(np.zeros(7), trial=0),
+        ):
+            with pytest.raises(StaleTrialError, match="the live trial is 1"):
+                request()
+        sim.call("submit", quadrant="C", trial=1)
+        answers = [trial.answer for trial in sim.session.trials()[:2]]
+    assert [a["quadrant"] for a in answers] == ["A", "C"]
+
+
+@pytest.mark.parametrize("answer", ["E", "a", 2])
+def test_an_answer_that_is_no_quadrant_is_refused(answer, tmp_path):
+    spec = s.SESSIONS["f03/hidden-com"]
+    with embedded.open(spec, folder=tmp_path, adapter=Answering("f03/hidden-com")) as sim:
+        with pytest.raises(BadRequestError, match="quadrant"):
+            sim.call("submit", quadrant=answer)
+        assert sim.status.trial == 0 and sim.status.live
+
+
+def test_a_reset_of_the_pocket_cube_gives_the_attempt_up(tmp_path):
+    spec = s.SESSIONS["f03/pocket-cube"]
+    adapter = Answering("f03/pocket-cube")
+    with embedded.open(spec, folder=tmp_path / "hand", adapter=adapter) as sim:
+        sim.step(np.zeros((2, 14)))
+        sim.reset()
+        assert sim.status.ended == "forfeited"
+    _, flat, report = grade("f03/pocket-cube", tmp_path / "hand", tmp_path / "out")
+    assert flat["reward"] == 0.0 and report.rows[0].ended == "forfeited"
+
+
 def test_a_session_without_any_operation_scores_nothing(tmp_path):
     play("f03/tower", tmp_path / "hand", steps=0)
     _, flat, report = grade("f03/tower", tmp_path / "hand", tmp_path / "out")
@@ -216,10 +252,11 @@ def forge(tmp_path, deployment, kind):
         from rle.service.session import Session
         from rle.service.supervisor import InProcess
 
-        session = Session(
+        course = Course(
             spec, hand, InProcess(spec, adapter), key=key, salt=SALT, profile=deployed(),
             session_index=1,
         )  # fmt: skip
+        session = Session(course)
         session.start()
         session.seal("collected")
         session.close()
@@ -252,6 +289,9 @@ def test_a_forged_hand_over_scores_nothing(tmp_path, deployment, kind, codes):
     code, flat, report = grade("f03/tower", hand, tmp_path / "out", *deployment[1])
     assert code == 0 and flat["reward"] == 0.0
     assert report.outcome == "invalid_submission" and code_of(report) in codes
+    if code_of(report).startswith("ledger."):
+        assert flat["ledger_ok"] == 0.0
+        assert report.extra["ledger_reason"] == report.errors[0].message
 
 
 def test_a_lost_machine_is_nobodys_zero(tmp_path, deployment):
