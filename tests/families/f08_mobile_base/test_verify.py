@@ -33,6 +33,7 @@ def report_of(result) -> Report:
         task="f08/mobile-base", family_version="1.0.0", outcome=result.outcome, reward=result.score,
         raw_total=result.raw_total, gates=result.gates, metrics=result.metrics, rows=result.rows,
         practice=True, started_at="", finished_at="", wall_s=0.0, extra=result.extra,
+        flags=result.flags,
     )  # fmt: skip
     return read_report(msgspec.json.encode(report))
 
