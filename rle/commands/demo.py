@@ -41,7 +41,7 @@ class Demo:
         started = time.monotonic()
         failed = []
         for task in tasks:
-            out = self.out / task.id.replace("/", "-")
+            out = self._folder(task.id)
             print(f"{task.id}: {task.title}", flush=True)
             code = Verify(
                 task=task.id,
@@ -60,10 +60,14 @@ class Demo:
         if scored:
             print(f"Page: {self._write_index(scored).resolve()}")
         if looked_at:
-            print(f"Looked at, not scored: {', '.join(looked_at)}; --long runs the whole battery")
+            pages = ", ".join(str(self._folder(t) / "index.html") for t in looked_at)
+            print(f"Looked at, not scored: {pages}; --long runs the whole battery")
         if failed:
             print(f"rle: failed: {', '.join(failed)}", file=sys.stderr)
         return 3 if failed else 0
+
+    def _folder(self, task_id: str) -> Path:
+        return self.out / task_id.replace("/", "-")
 
     def _write_index(self, tasks: list[TaskSpec]) -> Path:
         """Writes the page over the tasks' results and returns where it lies."""
@@ -71,7 +75,7 @@ class Demo:
         from rle.pages import write_index_page
 
         options = IndexOptions(
-            results=tuple(self.out / t.id.replace("/", "-") for t in tasks),
+            results=tuple(self._folder(t.id) for t in tasks),
             system="reference submissions",
             allow_validation=True,
         )
