@@ -53,7 +53,7 @@ class Demo:
             ).run()
             if code != 0:
                 failed.append(task.id)
-        looked_at = [t.id for t in tasks if self._is_quick(t)]
+        looked_at = [t.id for t in tasks if self._is_quick(t) and t.id not in failed]
         scored = [t for t in tasks if t.id not in (*failed, *looked_at)]
         took_s = time.monotonic() - started
         print(f"\n{len(scored)} of {len(tasks)} tasks verified in {took_s:.0f} s")
