@@ -169,6 +169,9 @@ AGENT_MESSAGES: dict[str, str] = {
     "f04.meta_dim": "{key} must be {size} where it is given, got {found}",
     # f07: which pictures a policy asks for
     "f07.channels": "channels.json {fact}; allowed: {allowed}",
+    # f06: the first frame decides whether there is an estimator at all
+    "f06.answer": "update returned no (x, y, theta, shape_id): {fact}",
+    "f06.died": "the estimator did not survive the first frame: {fact}",
     # any artifact: check and load
     "check.time": "{path} could not be checked within {s} s",
     "check.died": "{path} ended the process that checked it (memory or a crash in the library)",

@@ -7,6 +7,7 @@ Every field is length-prefixed, so that no two different tuples hash alike.
 """
 
 import hashlib
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -80,3 +81,18 @@ def stream(key: bytes, name: str, *ids: int | str) -> np.random.Generator:
     """
     seed = _digest(_STREAM_DOMAIN, key, name.encode(), *(str(i).encode() for i in ids))
     return np.random.Generator(np.random.PCG64(int.from_bytes(seed, "little")))
+
+
+@dataclass(frozen=True)
+class TrialStreams:
+    """The named streams of one trial. May be sent to a trusted process; the salt cannot be recovered.
+
+    Args:
+        key: 32 bytes of `trial_key`.
+    """
+
+    key: bytes
+
+    def __call__(self, name: str, *ids: int | str) -> np.random.Generator:
+        """Stream `name` with further distinctions `ids`."""
+        return stream(self.key, name, *ids)

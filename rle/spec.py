@@ -105,6 +105,8 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Module that plays the reference in a metered session and leaves its hand-over in `--folder`; the
     demo plays it. None where there is none, or where it takes minutes."""
     options: tuple[VerifyOption, ...] = ()
+    in_demo: bool = True
+    """Whether the demo shows the quick profile of a task whose family has one; `--long` runs all tasks."""
     gym_id: str | None = None
 
     @property

@@ -15,7 +15,7 @@ import numpy as np
 
 from rle.contracts import RecipeRun
 from rle.report import FamilyResult, Row
-from rle.seeds import Namespace
+from rle.seeds import Namespace, TrialStreams
 from rle.spec import Kind, Profile, TaskSpec
 
 
@@ -29,6 +29,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     reset_cap_s: float | None = None
     """Longest charged time of one reset; None: as `call_cap_s`."""
     load_cap_s: float | None = None
+    warm_up_cap_s: float | None = None
+    """Longest wall time of a call that is not charged; None: as `call_cap_s`."""
     memory_bytes: int | None = None
 
 
@@ -79,6 +81,7 @@ class Worker(Protocol):
 
     wall_s: float
     cpu_s: float
+    pid: int
 
     def load(self, **fields: Any) -> None: ...
     def reset(self, **fields: Any) -> None: ...
@@ -93,6 +96,10 @@ class Worker(Protocol):
 
     def call(self, name: str, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         """Calls a declared function of a contract that declares several."""
+        ...
+
+    def warm_up(self, name: str, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+        """As `call`, but its time is not charged: lazy imports and first-use compilation."""
         ...
 
 
@@ -142,11 +149,17 @@ class VerifyContext(Protocol):
     submission: Submission
     practice: bool
     options: Mapping[str, str]
+    jobs: int
+    """Processes that the run may keep busy."""
 
     def rng(
         self, stream: str, *ids: int | str, namespace: Namespace = "hidden"
     ) -> np.random.Generator:
         """Stream `stream` of trial `ids[0]` (further ids: sub-streams) of this task's `draw_key`."""
+        ...
+
+    def streams(self, trial: int | str, namespace: Namespace = "hidden") -> TrialStreams:
+        """All streams of a trial as one value, for trusted processes that prepare it."""
         ...
 
     def check(self, kind: Kind, contract: msgspec.Struct) -> Checked:
@@ -174,11 +187,16 @@ class VerifyContext(Protocol):
         ...
 
     def map_trials(
-        self, fn: Callable[["VerifyContext", Trial], Row], trials: Sequence[Trial]
+        self,
+        fn: Callable[["VerifyContext", Trial], Row],
+        trials: Sequence[Trial],
+        *,
+        in_turn: bool = False,
     ) -> list[Row]:
         """Runs `fn` on every trial, in parallel processes, and returns rows in trial order.
 
-        `fn` is a module-level function (it is sent to other processes).
+        `fn` is a module-level function (it is sent to other processes). `in_turn` runs the trials in
+        this process, one after the other, for scores that hold time; then any function will do.
         """
         ...
 

@@ -41,6 +41,8 @@ class Settings:
     jobs: int = 1
     partial: bool = False
     """A session record may end in a signed checkpoint."""
+    replay: str = "none"
+    """`scored`: run the actions of a session record again and compare."""
     require_ledger_trust: str | None = None
     """Weakest accepted trust of a session record."""
 
@@ -78,15 +80,23 @@ class Context:
     def options(self) -> Mapping[str, str]:
         return self.settings.options
 
+    @property
+    def jobs(self) -> int:
+        return self.settings.jobs
+
     def rng(
         self, stream: str, *ids: int | str, namespace: Namespace = "hidden"
     ) -> np.random.Generator:
         """Stream `stream` of trial `ids[0]`; without ids, of the task as a whole."""
         trial, *inner = ids or ("task",)
+        return self.streams(trial, namespace)(stream, *inner)
+
+    def streams(self, trial: int | str, namespace: Namespace = "hidden") -> seeds.TrialStreams:
+        """See `rle.verify_api.VerifyContext.streams`."""
         key = seeds.trial_key(
             self.task.family, self.task.draw_key, namespace, trial, self.settings.salt.value
         )
-        return seeds.stream(key, stream, *inner)
+        return seeds.TrialStreams(key)
 
     def check(self, kind: Kind, contract: msgspec.Struct) -> Checked:
         """See `rle.verify_api.VerifyContext.check`."""
@@ -141,12 +151,16 @@ class Context:
         return read_ledger(self.settings)
 
     def map_trials(
-        self, fn: Callable[["Context", Trial], Row], trials: Sequence[Trial]
+        self,
+        fn: Callable[["Context", Trial], Row],
+        trials: Sequence[Trial],
+        *,
+        in_turn: bool = False,
     ) -> list[Row]:
         """See `rle.verify_api.VerifyContext.map_trials`."""
         from verifier.trials import run_trials  # imports this module
 
-        return run_trials(self.settings, fn, trials, self.on_row)
+        return run_trials(self.settings, fn, trials, self.on_row, in_turn=in_turn)
 
     def _name(self, what: str) -> str:
         return f"{self.label or 'run'}-{what}-{next(self._log_numbers):04d}"

@@ -33,7 +33,12 @@ _settings: Settings | None = None
 
 
 def run_trials(
-    settings: Settings, fn: TrialFunction, trials: Sequence[Trial], on_row: OnRow | None = None
+    settings: Settings,
+    fn: TrialFunction,
+    trials: Sequence[Trial],
+    on_row: OnRow | None = None,
+    *,
+    in_turn: bool = False,
 ) -> list[Row]:
     """Runs every trial and returns the rows in trial order.
 
@@ -42,6 +47,7 @@ def run_trials(
         fn: Module-level function of the family.
         trials: Distinct ids.
         on_row: Told of every finished row.
+        in_turn: One after the other in this process, however many jobs there are.
 
     Raises:
         RleError: What trusted code raised in a trial; the run is over.
@@ -50,7 +56,7 @@ def run_trials(
     if len(set(ids)) != len(ids):
         raise ValueError(f"trial ids repeat: {', '.join(ids)}")
     told = on_row or (lambda row: None)
-    jobs = min(settings.jobs, len(trials))
+    jobs = 1 if in_turn else min(settings.jobs, len(trials))
     if jobs <= 1:
         rows = []
         for trial in trials:

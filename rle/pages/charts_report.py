@@ -161,6 +161,8 @@ def _curve(
     axes.get_xticklabels()[-1].set_horizontalalignment("right")
     unit = f", {curve.unit}" if curve.unit else ""
     axes.set_title(f"{curve.label}{unit}", loc="left", fontsize=12, color=COLOR["muted"], pad=5)
+    for begin_s, end_s in spans(time_s, row.series.get(curve.shade, [])):
+        axes.axvspan(begin_s, end_s, color=COLOR["muted"], alpha=0.22, lw=0, zorder=0)
     for event_s, _what in row.events[:_MAX_EVENTS]:
         axes.axvline(event_s, color=COLOR["muted"], lw=0.8, ls=(0, (2, 3)))
     for limit, _meaning in curve.limits:
@@ -177,6 +179,18 @@ def _curve(
             mew=2,
             clip_on=False,
         )
+
+
+def spans(time_s: Sequence[float], flags: Sequence[float]) -> list[tuple[float, float]]:
+    """Where a series of 0 and 1 is 1: (begin, end) of each run, half a sample beyond its ends."""
+    found: list[tuple[float, float]] = []
+    half_s = (time_s[1] - time_s[0]) / 2 if len(time_s) > 1 else 0.0
+    for at_s, flag in zip(time_s, flags):
+        if flag and found and at_s - half_s <= found[-1][1] + 1e-9:
+            found[-1] = (found[-1][0], at_s + half_s)
+        elif flag:
+            found.append((at_s - half_s, at_s + half_s))
+    return found
 
 
 def axis_ends(rows: Sequence[Row], curves: Sequence[Curve]) -> dict[str, tuple[float, float]]:

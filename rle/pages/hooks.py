@@ -51,6 +51,10 @@ class Curve:
     """Thresholds to draw: (value, what it means)."""
     scale: float = 1.0
     """Factor from the stored unit to the shown one."""
+    shade: str = ""
+    """Key of a series of 0 and 1: the time where it is 1 is shaded."""
+    shade_label: str = ""
+    """What the shading means."""
 
 
 @dataclass(frozen=True)

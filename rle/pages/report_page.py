@@ -203,6 +203,7 @@ def _legend(rows: list[Row], hooks: Hooks) -> str:
     if not curves:
         return ""
     words = [f"Dashed line: {meaning}." for c in curves for _, meaning in c.limits]
+    words += dict.fromkeys(f"Shaded: {c.shade_label}." for c in curves if c.shade)
     if any(row.events for row in rows):
         whats = dict.fromkeys(_kind(what) for row in rows for _, what in row.events)
         words.append(f"Dotted verticals: {', '.join(list(whats)[:_MAX_KINDS])}.")

@@ -1,5 +1,5 @@
 """Builds `rle_client`, the one package of ours that an agent of f01 to f03, f05 and f06 may read: the wire
-protocol and the client, nothing else. A pure-Python wheel is a zip with two text files, so no tool is needed.
+protocol, the client and its errors, nothing else. A pure-Python wheel is a zip with two text files, so no tool is needed.
 """
 
 import base64
@@ -14,33 +14,42 @@ NAME = "rle_client"
 _INIT = '''"""Client of the metered simulator service: `rle_client.connect()`."""
 
 from rle_client.client import *  # noqa: F403
-from rle_client.client import Client, ServiceError, StepResult, connect
-from rle_client.protocol import ObserveSpec, Status
-
-__all__ = ["Client", "ObserveSpec", "ServiceError", "Status", "StepResult", "connect"]
+from rle_client.client import __all__  # noqa: F401
 '''
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """Fixed time stamp: the same sources give the same bytes."""
 
 
-def sources(extra: Mapping[str, Path] | None = None) -> dict[str, str]:
+def sources(
+    extra: Mapping[str, Path] | None = None, renames: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """Files of the package by their path in it.
 
     Args:
-        extra: More modules by name, e.g. {"f06.py": families/f06_pose/client.py}.
+        extra: More modules by name, e.g. {"f06/__init__.py": families/f06_pose/client.py}.
+        renames: Module names of the project in those, and what they are called in the package.
     """
     here = Path(__file__).parent
+    names = {"rle.service.protocol": f"{NAME}.protocol", **(renames or {})}
     files = {"__init__.py": _INIT}
-    files |= {name: (here / name).read_text() for name in ("protocol.py", "client.py")}
-    files |= {name: path.read_text() for name, path in (extra or {}).items()}
+    files |= {name: (here / name).read_text() for name in ("protocol.py", "errors.py", "client.py")}
+    for name, path in (extra or {}).items():
+        text = path.read_text()
+        for ours, theirs in names.items():
+            text = text.replace(f"from {ours} import", f"from {theirs} import")
+        files[name] = text
     return files
 
 
-def build(folder: Path, extra: Mapping[str, Path] | None = None) -> Path:
+def build(
+    folder: Path,
+    extra: Mapping[str, Path] | None = None,
+    renames: Mapping[str, str] | None = None,
+) -> Path:
     """Writes `rle_client-VERSION-py3-none-any.whl` into a folder and returns its path."""
     version = rle.__version__
     info = f"{NAME}-{version}.dist-info"
-    files = {f"{NAME}/{name}": text for name, text in sources(extra).items()}
+    files = {f"{NAME}/{name}": text for name, text in sources(extra, renames).items()}
     files[f"{info}/METADATA"] = (
         f"Metadata-Version: 2.1\nName: {NAME}\nVersion: {version}\n"
         "Summary: Client of the metered simulator service\nRequires-Python: >=3.11\n"

@@ -150,9 +150,23 @@ class SubmissionWorker:
             TrialFault: As `act`.
             KeyError, ValueError: The call itself breaks the contract (our mistake).
         """
+        return self._ask(name, arrays, self._limits.call_cap_s, charge=True)
+
+    def warm_up(self, name: str, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+        """As `call`, but not charged; its cap is `Limits.warm_up_cap_s`.
+
+        Raises:
+            TrialFault: As `act`.
+        """
+        cap_s = self._limits.warm_up_cap_s or self._limits.call_cap_s
+        return self._ask(name, arrays, cap_s, charge=False)
+
+    def _ask(
+        self, name: str, arrays: tuple[np.ndarray, ...], cap_s: float, *, charge: bool
+    ) -> tuple[np.ndarray, ...]:
         number, inputs, outputs = self._functions[name]
         message = number + inputs.pack(arrays)
-        payload = self._call(wire.ACT, message, self._limits.call_cap_s, {wire.REPLY: outputs.size})
+        payload = self._call(wire.ACT, message, cap_s, {wire.REPLY: outputs.size}, charge=charge)
         try:
             results = outputs.unpack(payload)
         except ValueError:
@@ -163,10 +177,18 @@ class SubmissionWorker:
                 raise TrialFault("bad_action", "action.nonfinite", f"{spec['name']} of {name}")
         return tuple(results)
 
-    def _call(self, kind: int, message: bytes, cap_s: float, limits: dict[int, int]) -> bytearray:
+    def _call(
+        self,
+        kind: int,
+        message: bytes,
+        cap_s: float,
+        limits: dict[int, int],
+        *,
+        charge: bool = True,
+    ) -> bytearray:
         if not self._loaded:
             self.load()
-        left_s = self._limits.total_cap_s - self.wall_s
+        left_s = self._limits.total_cap_s - self.wall_s if charge else math.inf
         before_s = self.wall_s
         try:
             answer, payload = self._process.request(
@@ -174,7 +196,7 @@ class SubmissionWorker:
                 message,
                 min(cap_s, left_s),
                 {**limits, wire.FAULT: wire.FAULT_LIMIT},
-                charge=True,
+                charge=charge,
             )
         except ChannelTimeout:
             raise self._timeout(cap_s, left_s) from None

@@ -1,0 +1,1 @@
+"""Numbers of f06 by subject; `spec.py` re-exports them."""
