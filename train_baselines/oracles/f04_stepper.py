@@ -311,7 +311,7 @@ class Stepper:
         grow = np.exp(self._omega * left_s)
         press = self.xi_m
         if left_s > 0.04:  # from here on nothing can be steered any more
-            goal = standing_m + share * apart + self.goal_off_m
+            goal = standing_m + share * apart + self.turn @ (self._ahead_m, 0.0)
             press = (goal - self.xi_m * grow) / (1.0 - grow)
         press = self._into_sole(stance, press)
         xi = self._from_foot(stance, press + (self.xi_m - press) * grow)  # at landing
