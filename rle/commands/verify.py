@@ -45,6 +45,8 @@ class Verify:
     """Also write videos, after the score is on disk."""
     html: bool = False
     """Also write the trial report page."""
+    replay: Literal["scored", "none"] = "none"
+    """`scored` runs the actions of a session record (f01 to f03) again and compares; never changes the score."""
     json: bool = False
     """Print reward.json on stdout."""
     extra: tyro.conf.Suppress[tuple[str, ...]] = ()
@@ -92,6 +94,8 @@ class Verify:
             argv += ["--jobs", str(self.jobs)]
         if self.media:
             argv.append("--media")
+        if self.replay != "none":
+            argv += ["--replay", self.replay]
         code = subprocess.run(argv, check=False).returncode
         if code != 0:
             meaning = EXIT_MEANING.get(code)

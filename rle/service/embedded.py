@@ -10,7 +10,7 @@ from pathlib import Path
 from rle.seeds import PRACTICE_SALT
 from rle.service.adapter import SessionSpec, TaskAdapter, session_spec
 from rle.service.client import Client
-from rle.service.course import Profile
+from rle.service.course import Course, Profile
 from rle.service.record.keys import SigningKey
 from rle.service.session import Session
 from rle.service.supervisor import InProcess
@@ -71,10 +71,11 @@ def open(  # noqa: A001 - reads as `embedded.open(...)`
         temporary = tempfile.TemporaryDirectory(prefix="rle-session-")
         folder = Path(temporary.name)
     profile = profile or Profile(task=spec.task, layout="practice", sync=False)
-    session = Session(
+    course = Course(
         spec, folder, InProcess(spec, adapter), key=key or SigningKey.generate(), salt=salt,
         profile=profile,
     )  # fmt: skip
+    session = Session(course)
     session.start()
 
     def on_close() -> None:

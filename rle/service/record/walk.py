@@ -4,7 +4,7 @@ The broker uses it to resume after a crash, the verifier to check that every cha
 follows from the rules. Both use the same `Meter` and `Phases` as the live session.
 """
 
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -78,6 +78,7 @@ class Walk:
         """Bytes and digest of `actions.f32`."""
         self.seal: dict[str, Any] | None = None
         self._t_mark: float | None = None
+        self._takes = {kind: getattr(self, f"_on_{kind}") for kind in get_args(Kind)}
 
     @property
     def trial(self) -> TrialRecord | None:
@@ -106,7 +107,7 @@ class Walk:
             raise RuleBroken("ledger.sequence", i, f"{kind} before the charge's confirm")
         self._clock(kind, t)
         try:
-            getattr(self, f"_on_{kind}")(i, p)
+            self._takes[kind](i, p)
         except KeyError as error:
             raise RuleBroken("ledger.sequence", i, f"{kind} lacks {error}") from None
         except OverBudget as error:

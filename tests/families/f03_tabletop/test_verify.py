@@ -18,7 +18,7 @@ from rle.seeds import PRACTICE_SALT
 from rle.service import embedded
 from rle.service.adapter import StepOutcome
 from rle.service.client import BadRequestError, StaleTrialError
-from rle.service.course import Profile
+from rle.service.course import Course, Profile
 from rle.service.record import SigningKey
 
 EVIDENCE = {
@@ -252,10 +252,11 @@ def forge(tmp_path, deployment, kind):
         from rle.service.session import Session
         from rle.service.supervisor import InProcess
 
-        session = Session(
+        course = Course(
             spec, hand, InProcess(spec, adapter), key=key, salt=SALT, profile=deployed(),
             session_index=1,
         )  # fmt: skip
+        session = Session(course)
         session.start()
         session.seal("collected")
         session.close()
@@ -288,6 +289,9 @@ def test_a_forged_hand_over_scores_nothing(tmp_path, deployment, kind, codes):
     code, flat, report = grade("f03/tower", hand, tmp_path / "out", *deployment[1])
     assert code == 0 and flat["reward"] == 0.0
     assert report.outcome == "invalid_submission" and code_of(report) in codes
+    if code_of(report).startswith("ledger."):
+        assert flat["ledger_ok"] == 0.0
+        assert report.extra["ledger_reason"] == report.errors[0].message
 
 
 def test_a_lost_machine_is_nobodys_zero(tmp_path, deployment):

@@ -78,6 +78,31 @@ def test_cheats_in_the_text_are_refused(old, new, code):
     with pytest.raises(Fault) as fault:
         checked(XML.replace(old, new, 1))
     assert fault.value.code == code
+    with pytest.raises(InvalidSubmission) as ours:  # the development side says the same
+        chassis.canonical_text(XML.replace(old, new, 1).encode())
+    assert ours.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("<mujoco><worldbody>" + "<body>" * 20_000, "mjcf.depth"),
+        (
+            XML.replace("      <geom", '      <geom type="box" size="1 1 1"/>' * 500 + "<geom", 1),
+            "mjcf.count",
+        ),
+        (XML.replace('name="base"', 'name="bass"', 1), "mjcf.root"),
+        (XML.replace("<mujoco", "<robot", 1).replace("</mujoco", "</robot"), "mjcf.element"),
+        ("", "mjcf.xml"),
+    ],
+    ids=lambda v: v if v.startswith("mjcf") else "text",
+)
+def test_both_sides_refuse_what_cannot_be_read(text, code):
+    with pytest.raises(Fault) as fault:
+        checked(text)
+    with pytest.raises(InvalidSubmission) as ours:
+        chassis.canonical_text(text.encode())
+    assert fault.value.code == ours.value.code == code
 
 
 def test_all_perfect_trials_leave_the_chassis_to_decide():
@@ -172,6 +197,9 @@ def test_a_controller_that_fails_to_import_loses_integration_only():
     result = verify.verify(context)
     assert result.metrics["stage_integration"] == 0.0
     assert result.metrics["stage_validity"] == pytest.approx(0.15)
+    assert result.flags[0].startswith("integration scores 0") and "30" in result.flags[0]
+    # Two tries, not 75: no shelf trial starts it again.
+    assert {r.ended for r in result.rows if "shelf" in r.group} == {"no_submission"}
 
 
 class Counting:
