@@ -57,13 +57,13 @@ def environment(num_envs: int, steps: int) -> list[tuple[str, str, float, float]
     actions = [
         0.5 * torch.randn((num_envs, spec.ACTION_DIM), generator=generator) for _ in range(steps)
     ]
-    ctrl, inside = [], env._targets_to_ctrl
+    ctrl, inside = [], env.controls
 
     def recorded() -> torch.Tensor:
         ctrl.append(inside().double().numpy())
         return torch.from_numpy(ctrl[-1])
 
-    env._targets_to_ctrl = recorded
+    env.controls = recorded
     env.use = copy.copy(spec.PROFILES["noise"])  # no pushes: bare physics replays the same run
     began = time.perf_counter()
     for action in actions:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from rle.commands import audit, demo, dev, index, info, regrade, serve, train, verify
+from rle.commands import audit, demo, deploy, dev, index, info, regrade, serve, train, verify
 from rle.errors import RleError, UserError
 
 DESCRIPTION = """RLE-Bench: 51 tasks that tell whether a coding agent can do the work of a robot-learning engineer.
@@ -27,16 +27,27 @@ COMMANDS: dict[str, Any] = {
     "index": index.Index,
     "audit": audit.Audit,
     "train": train.Train,
+    "deploy": deploy.Deploy,
     "demo": demo.Demo,
     "doctor": info.Doctor,
     "gen": info.Gen,
 }
 
 
-def parser_type() -> Any:
-    """The union of all commands, as tyro reads it."""
+def parser_type(chosen: str = "") -> Any:
+    """The union of all commands, as tyro reads it.
+
+    Args:
+        chosen: Command whose whole help is shown; of the others the list shows the first paragraph.
+    """
     members = [
-        Annotated[command, tyro.conf.subcommand(name=name, description=command.__doc__)]
+        Annotated[
+            command,
+            tyro.conf.subcommand(
+                name=name,
+                description=command.__doc__ if name == chosen else _first(command.__doc__),
+            ),
+        ]
         for name, command in COMMANDS.items()
     ]
     union = members[0]
@@ -45,13 +56,17 @@ def parser_type() -> Any:
     return union
 
 
+def _first(text: str | None) -> str:
+    return (text or "").strip().split("\n\n")[0]
+
+
 def main(argv: list[str] | None = None) -> None:
     """Parses, runs, and turns user errors into one line and exit code 2; a bug keeps its traceback."""
     args = list(sys.argv[1:] if argv is None else argv)
     if not args:
         args = ["--help"]
     command, unknown = tyro.cli(
-        parser_type(),
+        parser_type(args[0]),
         prog="rle",
         description=DESCRIPTION,
         args=args,

@@ -11,6 +11,7 @@ from rle import cards, registry
 from rle.errors import UserError
 from rle.index import input_schema, result_schema
 from rle.report import report_schema
+from rle.service import wheel
 
 
 def root() -> Path:
@@ -48,6 +49,23 @@ def schemas() -> dict[str, dict]:
         "index-input.schema.json": input_schema(),
         "index-result.schema.json": result_schema(),
     }
+
+
+def client(out: Path, family: str | None = None) -> Path:
+    """Builds the wheel of `rle_client` and returns its path.
+
+    Args:
+        out: Folder.
+        family: With the modules that this family adds.
+
+    Raises:
+        UserError: No such family here, or it adds none.
+    """
+    if family is None:
+        return wheel.build(out)
+    if family not in registry.landed_families() or not registry.has_room(family, "service"):
+        raise UserError(f"family {family!r} adds nothing to rle_client; leave --family out")
+    return registry.room(family, "service.package").build(out)
 
 
 def check() -> list[Path]:

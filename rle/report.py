@@ -135,6 +135,11 @@ class LedgerRecord(msgspec.Struct, frozen=True, kw_only=True):
     recoveries: int = 0
     """Times that the broker died in the session and went on; above 0 the report is flagged."""
     replay: Literal["match", "diverged", "skipped"] = "skipped"
+    """Whether the recorded actions lead to the recorded measurements again (`--replay scored`)."""
+    differences: list[str] = []
+    """Where the replay led elsewhere."""
+    validation: bool = False
+    """The session answered the reference solvers' questions: never ranked."""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):

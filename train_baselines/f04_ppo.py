@@ -47,6 +47,8 @@ class Args:
     """Iterations to train, counted from the start of the run."""
     num_envs: int | None = None
     """Robots; default 4096 on CUDA, 64 per thread on mjc."""
+    threads: int | None = None
+    """Worker threads of mjc; default the process' CPUs."""
     history: int = 1
     """Observation frames that the policy sees."""
     seed: int = 0
@@ -108,11 +110,9 @@ class Trainer:
         else:
             # Two OpenMP threads on busy cores made a learning step 20 times slower.
             torch.set_num_threads(1)
-        threads = (
-            len(os.sched_getaffinity(0))
-            if hasattr(os, "sched_getaffinity")
-            else os.cpu_count() or 1
-        )
+        threads = args.threads or len(os.sched_getaffinity(0))
+        if args.backend == "mjc" or (args.backend == "auto" and not on_cuda):
+            options["threads"] = threads
         n = args.num_envs or (4096 if on_cuda else 64 * threads)
         torch.manual_seed(args.seed + self.rank)
         self.env = TrackingEnv(

@@ -41,6 +41,8 @@ class Settings:
     jobs: int = 1
     partial: bool = False
     """A session record may end in a signed checkpoint."""
+    replay: str = "none"
+    """`scored`: run the actions of a session record again and compare."""
     require_ledger_trust: str | None = None
     """Weakest accepted trust of a session record."""
 

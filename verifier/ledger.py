@@ -11,9 +11,12 @@ from typing import Literal
 
 from rle.errors import BudgetExceeded, InfrastructureError, InvalidSubmission
 from rle.report import LedgerRecord
-from rle.service.adapter import session_spec
+from rle.service.adapter import SessionSpec, session_spec
+from rle.service.course import SIM_UNAVAILABLE
 from rle.service.record import Expect, LedgerReport, VerifyKey, verify
 from rle.service.record.ledger import LEDGER_NAME
+from rle.service.record.replay import replay
+from rle.service.supervisor import Supervisor
 from verifier.context import Settings
 
 KEY_NAME = "broker.pub"
@@ -31,15 +34,21 @@ class LedgerView:
     report: LedgerReport
     trust: Trust
     validation: bool
+    differences: list[str] | None = None
+    """Where a replay led elsewhere; None where none was asked for."""
 
     @property
     def record(self) -> LedgerRecord:
         """What the verification report says of it."""
+        replayed = "diverged" if self.differences else "match"
         return LedgerRecord(
             trust=self.trust,
             session_id=self.report.session_id,
             records=self.report.records,
             recoveries=self.report.recoveries,
+            replay="skipped" if self.differences is None else replayed,
+            differences=self.differences or [],
+            validation=self.validation,
         )
 
 
@@ -67,10 +76,16 @@ def read_ledger(settings: Settings) -> LedgerView:
     if not report.ok:
         _refuse(report, broker_failed=FAILURE_NAME in names)
     _check_session(report, settings)
+    if report.end_reason == SIM_UNAVAILABLE:
+        raise InfrastructureError(
+            "the simulator could not open a scored scene in this session; run it again",
+            code="ledger.simulator",
+        )
     view = LedgerView(
         report=report,
         trust=trust_of(report, key),
         validation=bool(report.opening.get("validation")),
+        differences=_replay(spec, settings) if settings.replay == "scored" else None,
     )
     wanted = settings.require_ledger_trust
     if wanted and TRUST_ORDER.index(view.trust) < TRUST_ORDER.index(_trust(wanted)):
@@ -80,6 +95,15 @@ def read_ledger(settings: Settings) -> LedgerView:
             code="ledger.trust",
         )
     return view
+
+
+def _replay(spec: SessionSpec, settings: Settings) -> list[str]:
+    """Runs the record again in a fresh worker process."""
+    link = Supervisor(spec, settings.log_folder / "replay.log")
+    try:
+        return replay(settings.submission.folder, spec, settings.salt.value, link)
+    finally:
+        link.close()
 
 
 def public_key(settings: Settings) -> VerifyKey | None:

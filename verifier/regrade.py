@@ -129,6 +129,7 @@ def regrade(path: Path, salt: hidden.Salt, salt_file: str | None, jobs: int | No
         command += ["--artifacts", str(folder), "--out", out, "--no-keep"]
         command += ["--salt-file", salt_file] if salt_file else []
         command += ["--jobs", str(jobs)] if jobs else []
+        command += ["--replay", "scored"] if old.ledger else []
         if old.isolation:
             command += ["--isolation", old.isolation.mode]
         for name, value in old.options.items():

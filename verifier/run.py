@@ -12,6 +12,7 @@ import time
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -43,6 +44,8 @@ EXIT_REWARD, EXIT_USAGE, EXIT_INFRASTRUCTURE, EXIT_ISOLATION, EXIT_INTERRUPTED =
 LOG_LIMIT_BYTES = 2**20
 """Largest `worker.log`."""
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+DIVERGED = "replay_diverged"
+"""Flag of a report whose recorded actions led elsewhere when they ran again."""
 INCOMPLETE = "ledger_incomplete"
 """Flag of a session whose broker died in it and went on."""
 KEPT = "submission"
@@ -167,6 +170,7 @@ class Run:
             log_folder=logs,
             jobs=self.request.jobs,
             partial=self.request.partial,
+            replay=self.request.replay,
             require_ledger_trust=self.request.require_ledger_trust,
         )
 
@@ -213,7 +217,9 @@ class Run:
         error: RleError | None,
         result: FamilyResult | None,
     ) -> Report:
-        known = result or FamilyResult(rows=list(self.rows.values()), score=0.0)
+        known = result or FamilyResult(
+            rows=list(self.rows.values()), score=0.0, **_refused_record(error)
+        )
         return Report(
             task=self.task.id,
             family_version=self.task.version,
@@ -229,7 +235,8 @@ class Run:
             practice=self.salt is None
             or self.salt.practice
             or (known.ledger is not None and known.ledger.trust == "practice"),
-            validation="RLE_VALIDATION" in os.environ,
+            validation="RLE_VALIDATION" in os.environ
+            or (known.ledger is not None and known.ledger.validation),
             scored=known.scored,
             reference=known.reference,
             options=self.request.options,
@@ -249,8 +256,13 @@ class Run:
     @staticmethod
     def _flags(result: FamilyResult) -> list[str]:
         """What a person should look at, whatever the family says."""
-        recovered = result.ledger is not None and result.ledger.recoveries > 0
-        return [INCOMPLETE] if recovered else []
+        if result.ledger is None:
+            return []
+        found = {
+            INCOMPLETE: result.ledger.recoveries > 0,
+            DIVERGED: result.ledger.replay == "diverged",
+        }
+        return [flag for flag, raised in found.items() if raised]
 
     def _isolation(self) -> IsolationRecord | None:
         if self.plan is None:
@@ -303,6 +315,13 @@ def interruptible() -> Generator[None]:
 def _ignore_signals() -> None:
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
+
+
+def _refused_record(error: RleError | None) -> dict[str, Any]:
+    """What a report says of a session record that was not believed."""
+    if error is None or not error.code.startswith("ledger."):
+        return {}
+    return {"metrics": {"ledger_ok": 0.0}, "extra": {"ledger_reason": error.message}}
 
 
 def _now() -> str:

@@ -16,6 +16,7 @@ from families.f04_tracking.reference import Reference, load_clip
 from rle import rotations
 from rle.errors import SimulationError, UserError
 from rle.sim.batch import BatchScene, State, make_backend
+from rle.sim.starts import StartFrames
 
 TRAIN_DRAWS = spec.Profile(dynamics=True, terrain=False, init=True, push=True, noise=True)
 """All draws of scoring but the terrain."""
@@ -47,7 +48,7 @@ def batch_scene(g1: scene.G1) -> BatchScene:
 
 _SAVED = (
     "action", "previous_action", "frame", "start_frame", "episode_length_buf", "next_push",
-    "bin_failures", "steps", "nan_resets", "_window_nans",
+    "steps", "nan_resets", "_window_nans",
 )  # fmt: skip
 
 
@@ -119,11 +120,11 @@ class TrackingEnv:
         self._fall_limits = self._tensor(task.FALL_LIMITS)
         self._noise_width = self._tensor(draws.noise_half_width())
         self.max_episode_length = round(spec.TRAIN_EPISODE_S * spec.CONTROL_HZ)
-        bin_frames = round(spec.START_SAMPLING.bin_s * spec.CONTROL_HZ)
-        self._n_bins = max(1, -(-self.last_frame // bin_frames))
-        self._bin_frames = bin_frames
-        self.bin_failures = torch.zeros(self._n_bins, device=self.device)
-        """EMA of failures by bin of the frame at which they happened."""
+        sampling = spec.START_SAMPLING
+        bin_frames = round(sampling.bin_s * spec.CONTROL_HZ)
+        self.starts = StartFrames(
+            self.last_frame, bin_frames, sampling.ema_alpha, sampling.uniform_share, self.device
+        )
 
     def _draw_dynamics(self) -> None:
         """Per-world dynamics, by the same draws as scoring."""
@@ -179,16 +180,15 @@ class TrackingEnv:
             Observations (groups `policy` (N, 160 H) and `critic` (N, 286)), rewards (N,), dones (N,), and
             extras with `time_outs` (N,), `log` and `falls` (N,).
         """
-        self.previous_action, self.action = (
-            self.action,
-            actions.detach().to(self.device, torch.float32),
-        )
+        # A copy: a reset clears it, and the caller's may be what a learner still has to store.
+        given = actions.detach().to(self.device, torch.float32, copy=True)
+        self.previous_action, self.action = self.action, given
         self._push()
-        self.sim.step(self._targets_to_ctrl(), spec.TRAIN_SUBSTEPS)
+        self.sim.step(self.controls(), spec.TRAIN_SUBSTEPS)
         self.frame += 1
         self.episode_length_buf += 1
         self.steps += 1
-        self._read()
+        self.measure()
         target = self.targets.at(self.frame)
         broken = self._broken()
         measures = torch.stack(task.fall_measures(self.robot, target, torch), 1)
@@ -207,14 +207,18 @@ class TrackingEnv:
         earned = torch.where(broken, torch.zeros_like(earned), earned)
         dones = falls | time_outs
         self._log(terms, target, moved, dones, falls)
-        self._count_failures(falls)
+        self.starts.count(self.frame[falls])
         if self.auto_reset and bool(dones.any()):
             self._reset(torch.nonzero(dones).flatten())
         self.extras["time_outs"], self.extras["falls"] = time_outs, falls
         return self._observe(), earned, dones.long(), self.extras
 
-    def _targets_to_ctrl(self) -> torch.Tensor:
-        """Servo targets with latency: a_{k-L}, and the first reference frame for k < L."""
+    def controls(self) -> torch.Tensor:
+        """Servo targets of this step, latency applied: a_{k-L}, and the first frame's pose for k < L.
+
+        Returns:
+            Shape (N, nu), rad, order of the model's actuators.
+        """
         delayed = torch.where((self._latency == 1)[:, None], self.previous_action, self.action)
         wanted = self._default + self._scale * delayed
         waits = (self.episode_length_buf < self._latency)[:, None]
@@ -244,8 +248,8 @@ class TrackingEnv:
         draw = torch.rand(shape, generator=self.generator, device=self.device)
         return low + (high - low) * draw
 
-    def _read(self) -> None:
-        """The robots' measured state after a step or a reset."""
+    def measure(self) -> None:
+        """Reads the robots' state from the simulator; due after every step, reset or change of it."""
         state: State = self.sim.state()
         self.state = state
         self.robot = policy.Robot(
@@ -282,27 +286,21 @@ class TrackingEnv:
 
     # ------------------------------------------------------------------------- resets and frames
 
-    def _count_failures(self, falls: torch.Tensor) -> None:
-        """EMA of failures per bin, for the adaptive choice of start frames."""
-        bins = (self.frame.clamp(max=self.last_frame - 1) // self._bin_frames)[falls]
-        counts = torch.bincount(bins, minlength=self._n_bins).float()
-        alpha = spec.START_SAMPLING.ema_alpha
-        self.bin_failures.mul_(1.0 - alpha).add_(alpha * counts)
+    def place(self, frames: torch.Tensor, qpos: torch.Tensor, qvel: torch.Tensor) -> None:
+        """Starts an episode of every robot in a given state, without start noise.
 
-    def start_probabilities(self) -> torch.Tensor:
-        """Probability of each bin of start frames: failures, mixed with a uniform share. Shape (bins,)."""
-        uniform = torch.full_like(self.bin_failures, 1.0 / self._n_bins)
-        total = self.bin_failures.sum()
-        share = spec.START_SAMPLING.uniform_share if total > 0 else 1.0
-        return share * uniform + (1.0 - share) * self.bin_failures / total.clamp(min=1e-12)
+        Args:
+            frames: Frame of the clip that each state belongs to, shape (N,).
+            qpos: Shape (N, nq), order of the model.
+            qvel: Shape (N, nv).
+        """
+        everyone = torch.arange(self.num_envs, device=self.device)
+        self.sim.reset(everyone, qpos, qvel)
+        self._begin(everyone, frames.to(self.device))
 
     def _reset(self, ids: torch.Tensor) -> None:
         n = len(ids)
-        bins = torch.multinomial(
-            self.start_probabilities(), n, replacement=True, generator=self.generator
-        )
-        within = torch.rand(n, generator=self.generator, device=self.device)
-        frames = ((bins + within) * self._bin_frames).long().clamp(max=self.last_frame - 1)
+        frames = self.starts.draw(n, self.generator)
         qpos, qvel = self._ref_qpos[frames].clone(), self._ref_qvel[frames].clone()
         if self.use.init:
             qpos, qvel = self._start_noise(qpos, qvel)
@@ -316,12 +314,16 @@ class TrackingEnv:
         if bool((lift > 0).any()):
             full_q[:, 2] += lift
             self.sim.reset(ids, full_q, full_v)
+        self._begin(ids, frames)
+
+    def _begin(self, ids: torch.Tensor, frames: torch.Tensor) -> None:
+        """Clears what an episode keeps: time, actions, history, next push."""
         self.frame[ids] = self.start_frame[ids] = frames
         self.episode_length_buf[ids] = 0
         self.action[ids] = self.previous_action[ids] = 0.0
         self.window.clear(ids)
-        self.next_push[ids] = self._push_wait(n)
-        self._read()
+        self.next_push[ids] = self._push_wait(len(ids))
+        self.measure()
 
     def _start_noise(
         self, qpos: torch.Tensor, qvel: torch.Tensor
@@ -375,6 +377,7 @@ class TrackingEnv:
         """Everything that decides what comes next; tensors and numbers only."""
         saved = {name: getattr(self, name) for name in _SAVED}
         saved |= {"window": self.window.array, "generator": self.generator.get_state()}
+        saved["start_failures"] = self.starts.failures
         saved["observations"] = dict(self._observations.items())
         if (physics := self.sim.simulator_state()) is not None:
             saved["sim"] = {k: torch.from_numpy(v) for k, v in physics.items()}
@@ -394,13 +397,14 @@ class TrackingEnv:
             )
         for name in _SAVED:
             setattr(self, name, saved[name])
+        self.starts.failures = saved["start_failures"]
         self.generator.set_state(saved["generator"].cpu())
         if "sim" not in saved:
             self.reset()
             return
         self.sim.restore({k: v.numpy() for k, v in saved["sim"].items()})
         self.window.array = saved["window"]
-        self._read()
+        self.measure()
         self._observations = TensorDict(saved["observations"], batch_size=[self.num_envs])
 
     def close(self) -> None:

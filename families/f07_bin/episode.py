@@ -205,7 +205,7 @@ class Episode:
         self._forces.step(contacts, self._magnet.held)
         mean_n = self._forces.mean_n
         np.maximum(self._peaks_n, mean_n, out=self._peaks_n)
-        if np.any(mean_n > self._limits_n):
+        if (mean_n > self._limits_n).any():
             if mean_n[:-1].max() > spec.DAMAGE_FORCE_N:
                 self._note_damage(contacts)
             if mean_n[-1] > spec.BIN_HIT_FORCE_N:

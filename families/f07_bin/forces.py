@@ -6,6 +6,7 @@ on the bin. With elliptic cones the normal force of a contact is `efc_force` at 
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import mujoco
 import numpy as np
@@ -14,6 +15,10 @@ from families.f07_bin import scene, spec
 
 _OTHER, _PUSHER, _BIN = 0, 1, 2
 """Roles of a geom in B: neither, robot or held part, bin. A pusher on the bin has product 2."""
+
+
+PAIR_STRIDE = 256
+"""Index of a pair of geoms in the look-up tables: first x stride + second; more geoms than any cell has."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,21 @@ class Contacts:
     """First constraint row of each, -1 where it carries no force. Shape (ncon,), int."""
     normal_n: np.ndarray
     """Normal force of each, 0 where it carries none. Shape (ncon,), N."""
+
+    @cached_property
+    def pair(self) -> np.ndarray:
+        """Index of each contact's geoms in the tables of `pair_table`. Shape (ncon,), int."""
+        return self.geom[:, 0] * PAIR_STRIDE + self.geom[:, 1]
+
+
+def pair_table(of_first_second: np.ndarray) -> np.ndarray:
+    """A table over pairs of geoms, (ngeom, ngeom, ...), as one that `Contacts.pair` looks up."""
+    n = len(of_first_second)
+    if n > PAIR_STRIDE:
+        raise ValueError(f"{n} geoms; the tables hold {PAIR_STRIDE}")
+    table = np.zeros((n, PAIR_STRIDE, *of_first_second.shape[2:]), of_first_second.dtype)
+    table[:, :n] = of_first_second
+    return table.reshape(n * PAIR_STRIDE, *of_first_second.shape[2:])
 
 
 def read_contacts(data: mujoco.MjData) -> Contacts:
@@ -44,13 +64,14 @@ class Window:
 
     def __init__(self, width: int) -> None:
         self._ring = np.zeros((spec.FORCE_WINDOW_SUBSTEPS, width))
+        self._weights = np.full(spec.FORCE_WINDOW_SUBSTEPS, 1.0 / spec.FORCE_WINDOW_SUBSTEPS)
         self._next = 0
 
     def push(self, values: np.ndarray | float) -> np.ndarray:
         """Adds one step's values, shape (width,), and returns the mean, same shape."""
         self._ring[self._next] = values
         self._next = (self._next + 1) % len(self._ring)
-        return np.add.reduce(self._ring, axis=0) / len(self._ring)
+        return self._weights @ self._ring
 
 
 class ContactForces:
@@ -63,20 +84,19 @@ class ContactForces:
     def __init__(self, cell: scene.Cell) -> None:
         model, n = cell.model, cell.n_parts
         self._n = n
-        # Bodies of P: row n collects what is no part; column 0 is everything static.
+        # Bodies of P: place n collects what is no part; body 0 is everything static.
         moving = np.flatnonzero(model.body_weldid > 0)
-        column = np.zeros(model.nbody, dtype=np.int64)
-        column[moving] = np.arange(1, len(moving) + 1)
-        self._columns = len(moving) + 1
-        self._tool_column = int(column[cell.tool_body])
-        column_of_geom = column[model.geom_bodyid]
-        row_of_geom = np.where(cell.part_of_geom >= 0, cell.part_of_geom, n) * self._columns
-        # Look-up by geom pair: the two cells (row, column) of P that a contact counts in.
-        self._n_geoms = model.ngeom
+        body = np.zeros(model.nbody, dtype=np.int64)
+        body[moving] = np.arange(1, len(moving) + 1)
+        self._n_bodies = len(moving) + 1
+        self._tool = int(body[cell.tool_body])
+        body_of_geom = body[model.geom_bodyid] * (n + 1)
+        part_of_geom = np.where(cell.part_of_geom >= 0, cell.part_of_geom, n)
+        # Look-up by geom pair: the two cells (body, part) of P that a contact counts in.
         cells = np.stack(
-            (row_of_geom[:, None] + column_of_geom, row_of_geom + column_of_geom[:, None]), axis=-1
+            (part_of_geom[:, None] + body_of_geom, part_of_geom + body_of_geom[:, None]), axis=-1
         )
-        self._cells_of_pair = cells.reshape(-1, 2)
+        self._cells_of_pair = pair_table(cells)
         self._role_of_geom = np.full(model.ngeom, _OTHER, dtype=np.int8)
         self._role_of_geom[(model.geom_contype & 2) > 0] = _PUSHER
         self._role_of_geom[[model.geom(name).id for name in scene.BIN_GEOMS]] = _BIN
@@ -93,14 +113,13 @@ class ContactForces:
         """Takes in one step's contacts. `held`: the parts that were held during it."""
         if held != self._held:
             self._note_held(held)
-        normal = contacts.normal_n
-        pair = contacts.geom[:, 0] * self._n_geoms + contacts.geom[:, 1]
+        normal, pair = contacts.normal_n, contacts.pair
         sums = np.bincount(
-            self._cells_of_pair[pair].ravel(), normal.repeat(2), (self._n + 1) * self._columns
-        ).reshape(self._n + 1, self._columns)
+            self._cells_of_pair[pair].ravel(), normal.repeat(2), self._n_bodies * (self._n + 1)
+        ).reshape(self._n_bodies, self._n + 1)
         for part in held:
-            sums[part, self._tool_column] = 0.0
-        np.max(sums[:-1], axis=1, out=self.last_n[:-1])
+            sums[self._tool, part] = 0.0
+        sums[:, :-1].max(axis=0, out=self.last_n[:-1])
         self.last_n[-1] = normal @ self._is_bin_pair[pair]
         self.mean_n = self._window.push(self.last_n)
 
@@ -111,4 +130,4 @@ class ContactForces:
             self._role_of_geom[self._geoms_of_part[part]] = _PUSHER
         self._held = held
         role = self._role_of_geom
-        self._is_bin_pair = (np.outer(role, role) == _PUSHER * _BIN).ravel().astype(float)
+        self._is_bin_pair = pair_table(np.outer(role, role) == _PUSHER * _BIN).astype(float)

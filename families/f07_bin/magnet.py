@@ -10,13 +10,14 @@ A part slips off when the mean of u over the last steps exceeds 1.
 """
 
 import math
+from collections import deque
 from typing import Literal, NamedTuple
 
 import mujoco
 import numpy as np
 
 from families.f07_bin import scene, spec
-from families.f07_bin.forces import Contacts, Window
+from families.f07_bin.forces import Contacts, pair_table
 
 _WELD_ROWS = 6
 
@@ -35,9 +36,28 @@ def breakaway(force_n: np.ndarray, axis: np.ndarray) -> float:
         force_n: Force on the part. Shape (3,), N.
         axis: Unit vector from the flange to the head, same frame.
     """
-    pull = -float(force_n @ axis)
-    shear = float(np.linalg.norm(force_n + pull * axis))
+    # Plain numbers: for three of them numpy takes many times as long, and this runs in every step.
+    (fx, fy, fz), (ax, ay, az) = force_n.tolist(), axis.tolist()
+    pull = -(fx * ax + fy * ay + fz * az)
+    shear = math.sqrt((fx + pull * ax) ** 2 + (fy + pull * ay) ** 2 + (fz + pull * az) ** 2)
     return math.hypot(max(pull, 0.0) / spec.MAG_PULL_N, shear / spec.MAG_SHEAR_N)
+
+
+class _Mean:
+    """Mean of the last `spec.FORCE_WINDOW_SUBSTEPS` numbers; what was before the first one is 0."""
+
+    def __init__(self) -> None:
+        self._ring = deque([0.0] * spec.FORCE_WINDOW_SUBSTEPS, spec.FORCE_WINDOW_SUBSTEPS)
+
+    def push(self, value: float) -> float:
+        self._ring.append(value)
+        return sum(self._ring) / len(self._ring)
+
+
+def _other_of(is_mine: np.ndarray, part_of_geom: np.ndarray) -> np.ndarray:
+    """Part that the other geom of a pair belongs to where one is mine, else -1. Shape (ngeom, ngeom)."""
+    first = np.where(is_mine[:, None], part_of_geom[None, :], -1)
+    return np.maximum(first, first.T)
 
 
 class Magnet:
@@ -49,10 +69,16 @@ class Magnet:
 
     def __init__(self, cell: scene.Cell) -> None:
         self._cell = cell
-        self._head = int(cell.model.geom("head").id)
-        self._is_tool = cell.model.geom_bodyid == cell.tool_body
+        part, n = cell.part_of_geom, cell.model.ngeom
+        is_tool = cell.model.geom_bodyid == cell.tool_body
+        is_head = np.arange(n) == cell.model.geom("head").id
+        # By pair of geoms: the part that touches the tool, or the head, -1 for none; and which comes first.
+        self._tool_part = pair_table(_other_of(is_tool, part))
+        self._head_part = pair_table(_other_of(is_head, part))
+        self._tool_sign = pair_table(np.where(is_tool, 1.0, -1.0)[:, None].repeat(n, axis=1))
+        self._weld_rows = np.arange(cell.n_parts)[:, None] * _WELD_ROWS + np.arange(3)
         self._locked_until = np.zeros(cell.n_parts, dtype=np.int64)
-        self._windows = [Window(1) for _ in range(cell.n_parts)]
+        self._windows = [_Mean() for _ in range(cell.n_parts)]
         self._step = 0
         self.held: tuple[int, ...] = ()
         """Parts held, ascending."""
@@ -84,12 +110,12 @@ class Magnet:
         self.load[:] = 0.0
         slipped = []
         for part, force in zip(self.held, forces, strict=True):
-            self.load[part] = breakaway(force, axis)
-            if self._windows[part].push(self.load[part])[0] > 1.0:
+            load = self.load[part] = breakaway(force, axis)
+            if self._windows[part].push(load) > 1.0:
                 slipped.append(part)
         for part in slipped:
             self._locked_until[part] = self._step + round(spec.MAG_REATTACH_S / spec.TIMESTEP_S)
-            self._windows[part] = Window(1)
+            self._windows[part] = _Mean()
         self.n_slips += len(slipped)
         if slipped:
             self._set_held(data, tuple(p for p in self.held if p not in slipped))
@@ -98,29 +124,26 @@ class Magnet:
     def _forces_on_held(self, data: mujoco.MjData, contacts: Contacts) -> np.ndarray:
         """Force of the tool on each held part: weld and contacts. Shape (held, 3), N, world."""
         # Welds are the only equalities, in part order; their first three rows act on the tool.
-        rows = np.arange(len(self.held))[:, None] * _WELD_ROWS + np.arange(3)
-        forces = -data.efc_force[rows]
-        touching = self._is_tool[contacts.geom].any(axis=1) & (contacts.address >= 0)
-        for i in np.flatnonzero(touching):
-            first, second = contacts.geom[i]
-            part = self._cell.part_of_geom[second if self._is_tool[first] else first]
-            if part in self.held:
-                address = contacts.address[i]
-                on_second = data.efc_force[address : address + 3] @ data.contact.frame[i].reshape(
-                    3, 3
-                )
-                sign = 1.0 if self._is_tool[first] else -1.0
-                forces[self.held.index(part)] += sign * on_second
+        forces = -data.efc_force[self._weld_rows[: len(self.held)]]
+        parts = self._tool_part[contacts.pair]
+        touching = np.flatnonzero((parts >= 0) & (contacts.address >= 0))
+        if len(touching):
+            rows = contacts.address[touching, None] + np.arange(3)
+            frames = data.contact.frame[touching].reshape(-1, 3, 3)
+            on_second = (data.efc_force[rows][:, None, :] @ frames)[:, 0, :]
+            on_part = on_second * self._tool_sign[contacts.pair[touching], None]
+            for part, force in zip(parts[touching].tolist(), on_part, strict=True):
+                if part in self.held:
+                    forces[self.held.index(part)] += force
         return forces
 
     def _grabs(self, data: mujoco.MjData, contacts: Contacts) -> list[Change]:
-        near = np.flatnonzero((contacts.geom == self._head).any(axis=1))
+        head_part = self._head_part[contacts.pair]
+        near = np.flatnonzero(head_part >= 0)
         if not len(near):
             return []
         near = near[data.contact.dist[near] <= spec.MAG_GAP_M]
-        parts = sorted(
-            set(self._cell.part_of_geom[contacts.geom[near]].max(axis=1).tolist()) - {-1}
-        )
+        parts = sorted(set(head_part[near].tolist()))
         new = [p for p in parts if p not in self.held and self._step >= self._locked_until[p]]
         if not new:
             return []

@@ -18,7 +18,7 @@ from families.f08_mobile_base import chassis, spec, stability
 from families.f08_mobile_base.contacts import WINDOW_STEPS, Contacts, Recorder, joined, windows
 from families.f08_mobile_base.scene import Robot, Terrain, compose
 from rle.contracts import Arg, ArraySpec, Function, PythonContract
-from rle.errors import SimulationError
+from rle.errors import SimulationError, UserError
 from rle.sim import guard
 from rle.verify_api import TrialFault
 
@@ -313,7 +313,10 @@ class LocalController:
     """A controller of a submission in this process, for development.
 
     Args:
-        path: `controller.py`.
+        path: `controller.py`; what it raises is shown with its traceback.
+
+    Raises:
+        UserError: It has no `make_controller`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -321,6 +324,10 @@ class LocalController:
         assert described is not None and described.loader is not None
         module = importlib.util.module_from_spec(described)
         described.loader.exec_module(module)
+        if not callable(getattr(module, "make_controller", None)):
+            raise UserError(
+                f"{path} has no make_controller(); it returns an object with reset(context, seed) and act(obs)"
+            )
         self._inner = module.make_controller()
 
     def reset(self, context: dict[str, Any], seed: int) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from families.f09_gello import metrics, scene, software, task
 from families.f09_gello.devices.draws import Streams, draw
 from families.f09_gello.devices.measure import measure
-from families.f09_gello.devices.rows import absent_row, battery_row, checkpoints
+from families.f09_gello.devices.rows import absent_row, battery_row, checkpoints, finding_text
 from families.f09_gello.mechanism.record import Lead, Record
 from families.f09_gello.scene import stock_xml
 from families.f09_gello.spec import ARM_NAMES, ARMS, DESIGN_SEEDS, MARKS, PHYSICS, PROTOCOL, SERVO
@@ -54,8 +54,9 @@ def evaluate_arm(folder: Path, arm: str, streams: Streams, row_id: str) -> Row:
         try:
             worker = software.LocalTrim(folder / "trim.py", model_xml)
         except TrialFault as fault:
-            if str(fault) not in notes:
-                notes.append(str(fault))
+            said = f"trim.py: {fault} ({fault.__cause__})"
+            if said not in notes:
+                notes.append(said)
             return software.ABSENT
         return use(worker)
 
@@ -177,6 +178,18 @@ def write_starter(folder: Path) -> list[Path]:
     return written
 
 
+def read_findings(submission: Path, arms: Sequence[str]) -> list[str]:
+    """What reading alone says of each `lead.xml`, a line each: told before minutes of measuring."""
+    lines = []
+    for arm in arms:
+        if (submission / arm / "lead.xml").is_file():
+            lead = task.load_lead(submission / arm, arm)
+            lines += [f"{arm}: {finding_text(finding)}" for finding in lead.findings]
+            parts, springs = len(lead.record.parts), len(lead.record.springs)
+            lines.append(f"{arm}: {springs} springs and {parts} added parts are used")
+    return lines
+
+
 def _tell(row: Row) -> None:
     sys.stderr.write(f"{row.id}: {100 * row.score:.1f}\n")
 
@@ -213,10 +226,9 @@ def main(argv: Sequence[str], _task_id: str = "f09/gello") -> int:
         raise UserError(
             "give --submission DIR, or --starter DIR to begin; see `rle dev f09/gello -- --help`"
         )
-    rows = evaluate(
-        given.submission, given.arm or ARM_NAMES, given.seed or DESIGN_SEEDS, given.out,
-        on_row=_tell,
-    )  # fmt: skip
+    arms, design_seeds = given.arm or ARM_NAMES, given.seed or DESIGN_SEEDS
+    sys.stderr.write("\n".join(read_findings(given.submission, arms)) + "\n")
+    rows = evaluate(given.submission, arms, design_seeds, given.out, on_row=_tell)
     sys.stdout.write(summary(rows) + "\n")
     return 0
 

@@ -226,7 +226,8 @@ class LocalTrim:
         try:
             self._module = _import(path)
         except Exception as error:  # whatever a submission's import raises is its own fault
-            line = inspect.trace()[-1].lineno
+            is_syntax = isinstance(error, SyntaxError)
+            line = error.lineno if is_syntax else inspect.trace()[-1].lineno
             raise TrialFault(
                 "bad_action", "python.import", f"{type(error).__name__}, line {line}"
             ) from error

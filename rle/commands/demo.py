@@ -41,7 +41,7 @@ class Demo:
         started = time.monotonic()
         failed = []
         for task in tasks:
-            out = self.out / task.id.replace("/", "-")
+            out = self._folder(task.id)
             print(f"{task.id}: {task.title}", flush=True)
             code = Verify(
                 task=task.id,
@@ -53,17 +53,21 @@ class Demo:
             ).run()
             if code != 0:
                 failed.append(task.id)
-        looked_at = [t.id for t in tasks if self._is_quick(t)]
+        looked_at = [t.id for t in tasks if self._is_quick(t) and t.id not in failed]
         scored = [t for t in tasks if t.id not in (*failed, *looked_at)]
         took_s = time.monotonic() - started
         print(f"\n{len(scored)} of {len(tasks)} tasks verified in {took_s:.0f} s")
         if scored:
             print(f"Page: {self._write_index(scored).resolve()}")
         if looked_at:
-            print(f"Looked at, not scored: {', '.join(looked_at)}; --long runs the whole battery")
+            pages = ", ".join(str(self._folder(t) / "index.html") for t in looked_at)
+            print(f"Looked at, not scored: {pages}; --long runs the whole battery")
         if failed:
             print(f"rle: failed: {', '.join(failed)}", file=sys.stderr)
         return 3 if failed else 0
+
+    def _folder(self, task_id: str) -> Path:
+        return self.out / task_id.replace("/", "-")
 
     def _write_index(self, tasks: list[TaskSpec]) -> Path:
         """Writes the page over the tasks' results and returns where it lies."""
@@ -71,7 +75,7 @@ class Demo:
         from rle.pages import write_index_page
 
         options = IndexOptions(
-            results=tuple(self.out / t.id.replace("/", "-") for t in tasks),
+            results=tuple(self._folder(t.id) for t in tasks),
             system="reference submissions",
             allow_validation=True,
         )

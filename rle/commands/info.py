@@ -6,7 +6,8 @@ import json
 import os
 import shutil
 import sys
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import tyro
 from rich.console import Console
@@ -118,14 +119,23 @@ class Doctor:
 
 @dataclasses.dataclass
 class Gen:
-    """Writes the generated text (family cards, task table, JSON schemas); --check only compares."""
+    """Writes the generated text (cards, task table, schemas), or the agent's client: rle gen client --out dist"""
 
+    what: tyro.conf.Positional[Literal["text", "client"]] = "text"
+    """`client` builds the wheel `rle_client`, the one package of ours that agents of metered tasks get."""
     check: bool = False
-    """Exit 1 and list the files that differ, writing nothing."""
+    """Exit 1 and list the texts that differ, writing nothing."""
+    out: Path = Path("dist")
+    """Folder for the wheel."""
+    family: str | None = None
+    """With the modules that this family adds to the client (f06)."""
 
     def run(self) -> int:
         from rle import gen
 
+        if self.what == "client":
+            print(gen.client(self.out, self.family))
+            return 0
         paths = gen.check() if self.check else gen.write()
         for path in paths:
             print(f"{'differs' if self.check else 'written'}: {path.relative_to(gen.root())}")

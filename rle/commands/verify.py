@@ -45,6 +45,8 @@ class Verify:
     """Also write videos, after the score is on disk."""
     html: bool = False
     """Also write the trial report page."""
+    replay: Literal["scored", "none"] = "none"
+    """`scored` runs the actions of a session record (f01 to f03) again and compares; never changes the score."""
     json: bool = False
     """Print reward.json on stdout."""
     extra: tyro.conf.Suppress[tuple[str, ...]] = ()
@@ -92,6 +94,8 @@ class Verify:
             argv += ["--jobs", str(self.jobs)]
         if self.media:
             argv.append("--media")
+        if self.replay != "none":
+            argv += ["--replay", self.replay]
         code = subprocess.run(argv, check=False).returncode
         if code != 0:
             meaning = EXIT_MEANING.get(code)
@@ -134,7 +138,10 @@ def summary(report: Report, out: Path) -> str:
     if report.reference:
         marks.append(f"reference: {report.reference}")
     reward = "no reward" if report.reward is None else f"{100 * report.reward:.1f}"
+    closed = ", ".join(gate for gate, is_open in report.gates.items() if not is_open)
     why = f" ({report.errors[0].message})" if report.errors else ""
+    if closed:
+        why = f" (closed: {closed}{''.join(f'; {flag}' for flag in report.flags[:1])})"
     return (
         f"{report.task:<24} {reward:>9}  n={len(report.rows):<3} {report.outcome}{why}  "
         f"[{', '.join(marks)}]  {out / 'report.json'}"

@@ -33,6 +33,14 @@ class ObservationKey(Frozen):
     dtype: Literal["float64", "int64", "bool"] = "float64"
 
 
+class EventKey(Frozen):
+    """One entry of a reply's `events`."""
+
+    name: str
+    help: str
+    """What it counts or tells, and when it comes."""
+
+
 class ActionPart(Frozen):
     """A slice of the action vector."""
 
@@ -116,6 +124,8 @@ class SessionSpec(Frozen):
     """Cameras that offer depth."""
     default_px: int = 512
     observation: tuple[ObservationKey, ...] = ()
+    events: tuple[EventKey, ...] = ()
+    """What a reply may tell besides the observation."""
     calibration: dict[str, Any] = {}
     """Camera poses and intrinsics, and other public geometry, for `task_info`."""
     extra_ops: tuple[ExtraOp, ...] = ()
@@ -149,6 +159,24 @@ class TrialPlan(Frozen):
     def rng(self, stream: str, *ids: int | str) -> np.random.Generator:
         """Generator of one named stream of the trial."""
         return seeds.stream(self.key, stream, *ids)
+
+
+def trial_plan(
+    spec: "SessionSpec", phase: PhaseSpec, trial: int, salt: bytes, *, task: str | None = None,
+    seed: int | None = None, resume: dict[str, Scalar] | None = None,
+) -> TrialPlan:  # fmt: skip
+    """Plan of one trial; its key is public in development and salted where it is scored."""
+    is_free = phase.kind == "development"
+    key = seeds.trial_key(
+        spec.task.split("/")[0],
+        spec.draw_key,
+        "public" if is_free else "hidden",
+        (seed if seed is not None else 0) if is_free else trial,
+        salt,
+    )
+    return TrialPlan(
+        phase=phase.name, kind=phase.kind, trial=trial, key=key, task=task, resume=resume or {}
+    )
 
 
 class StepOutcome(Frozen):

@@ -24,21 +24,29 @@ import msgspec
 from rle.errors import UserError
 from rle.service.adapter import BadRequest
 from rle.service.protocol import (
+    FRAME_S,
+    MAX_REPLY_BYTES,
     MAX_REQUEST_BYTES,
     Auth,
     ErrorKind,
+    FrameTooLong,
     ProtocolError,
     Refused,
     encode,
     recv_frame,
     send_frame,
+    skip_frame,
 )
+from rle.service.rules.prepare import Refusal
 from rle.service.session import Session
 
 log = logging.getLogger(__name__)
 TICK_S = 0.1
 """Period of the clock; a dead idle worker is noticed within two of them."""
 AUTH_S = 10.0
+PREEMPT_S = 30.0
+"""What a request in flight gets when the control socket ends a phase. Source: a batch of 200 steps takes
+14 s on a slow core."""
 
 
 class ControlRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -72,6 +80,11 @@ class Broker:
         self._token = token
         self._waiting: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
         self._leased: socket.socket | None = None
+        self._lease_lock = threading.Lock()
+        self.frame_s = FRAME_S
+        """Deadline of a frame from and to the agent, s (tests shorten it)."""
+        self.patience_s = PREEMPT_S
+        """How long a control operation waits for a request in flight, s (tests shorten it)."""
         self._busy = threading.Event()
         self._stop = threading.Event()
         self._control = None if control_path is None else _bind_control(control_path)
@@ -101,12 +114,15 @@ class Broker:
         sock, _ = self._listener.accept()
         if sock.family == socket.AF_INET:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self._leased is not None:
+        with self._lease_lock:
+            is_free = self._leased is None or _has_left(self._leased)
+            if is_free:
+                self._leased = sock
+        if is_free:
+            self._waiting.put(sock)
+        else:
             self.session.count_refused()
             _refuse(sock, "busy", "another client holds the session; close it first")
-            return
-        self._leased = sock
-        self._waiting.put(sock)
 
     def _serve_clients(self) -> None:
         while True:
@@ -116,8 +132,10 @@ class Broker:
             except (OSError, ProtocolError, TimeoutError) as error:
                 log.info("client dropped: %s", error)
             finally:
+                with self._lease_lock:
+                    if self._leased is sock:
+                        self._leased = None
                 sock.close()
-                self._leased = None
                 self._busy.clear()
 
     def _serve(self, sock: socket.socket) -> None:
@@ -127,7 +145,7 @@ class Broker:
         self.session.lease("connected")
         send_frame(sock, encode(self.session.hello()))
         try:
-            serve_connection(self.session, sock, self._busy)
+            serve_connection(self.session, sock, self._busy, self.frame_s)
         finally:
             self.session.lease("released")
 
@@ -168,44 +186,60 @@ class Broker:
         if request.op not in ("status", "seal", "advance", "checkpoint"):
             return {"ok": False, "message": f"unknown control operation {request.op!r}"}
         try:
-            if request.op == "seal":
+            if request.op in ("seal", "advance"):
                 self._drop_lease()
+                self.session.preempt(self.patience_s)
+            if request.op == "seal":
                 self.session.seal(request.reason)
             elif request.op == "advance":
-                self._drop_lease()
                 self.session.advance(request.to)
             elif request.op == "checkpoint":
                 self.session.checkpoint()
-        except BadRequest as refusal:
+        except (BadRequest, Refusal) as refusal:
             return {"ok": False, "message": str(refusal)}
         return {
             "ok": True,
             "sealed": self.session.is_closing,
+            "phases": [phase.name for phase in self.session.spec.phases],
+            "pids": [os.getpid(), *self.session.worker_pids()],
             "status": msgspec.to_builtins(self.session.status()),
         }
 
 
 def serve_connection(
-    session: Session, sock: socket.socket, busy: threading.Event | None = None
-) -> None:
+    session: Session, sock: socket.socket, busy: threading.Event | None = None,
+    frame_s: float = FRAME_S,
+) -> None:  # fmt: skip
     """Answers the requests of one connected client until it leaves.
 
     Args:
         session: Whose requests they are.
         sock: Connected stream socket.
         busy: Set while a request is worked on.
+        frame_s: Longest time of a frame, in or out.
 
     Raises:
-        OSError, ProtocolError, TimeoutError: The client broke the protocol or the connection.
+        OSError, ProtocolError, TimeoutError: The client broke the protocol or the connection; where
+            it still reads, it has been told.
     """
     while True:
-        body = recv_frame(sock, MAX_REQUEST_BYTES)
+        try:
+            body = recv_frame(sock, MAX_REQUEST_BYTES, frame_s=frame_s)
+        except FrameTooLong as error:
+            if error.length > MAX_REPLY_BYTES:
+                _tell(sock, session.refusal("bad_request", str(error)))
+                raise
+            skip_frame(sock, error.length, frame_s)
+            send_frame(sock, session.refusal("bad_request", str(error)), frame_s)
+            continue
+        except TimeoutError:
+            _tell(sock, session.refusal("protocol", f"a frame took more than {frame_s:g} s"))
+            raise
         if body is None:
             return
         if busy is not None:
             busy.set()
-        reply = session.handle(body)
-        send_frame(sock, reply)
+        send_frame(sock, session.handle(body), frame_s)
         if busy is not None:
             busy.clear()
 
@@ -249,7 +283,9 @@ def listen_tcp(address: str) -> socket.socket:
     return sock
 
 
-def control(path: Path, op: str, *, timeout_s: float = 240.0, **fields: str) -> dict[str, Any]:
+def control(
+    path: Path, op: str, *, timeout_s: float = 240.0, reason: str = "collected", to: str = ""
+) -> dict[str, Any]:
     """One request to a broker's control socket.
 
     Raises:
@@ -257,7 +293,7 @@ def control(path: Path, op: str, *, timeout_s: float = 240.0, **fields: str) -> 
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.connect(str(path))
-        send_frame(sock, encode(ControlRequest(op=op, **fields)))
+        send_frame(sock, encode(ControlRequest(op=op, reason=reason, to=to)))
         body = recv_frame(sock, MAX_REQUEST_BYTES, idle_s=timeout_s)
     if body is None:
         raise ProtocolError("the broker closed the control connection")
@@ -283,6 +319,19 @@ def _bind_control(path: Path) -> socket.socket:
 def _refuse(sock: socket.socket, kind: ErrorKind, message: str) -> None:
     with sock, contextlib.suppress(OSError, TimeoutError):
         send_frame(sock, encode(Refused(kind=kind, message=message)), timeout_s=1.0)
+
+
+def _tell(sock: socket.socket, reply: bytes) -> None:
+    """Last words to a client whose connection ends."""
+    with contextlib.suppress(OSError, TimeoutError):
+        send_frame(sock, reply, timeout_s=1.0)
+
+
+def _has_left(sock: socket.socket) -> bool:
+    """True when the client at the other end has closed or died."""
+    poll = select.poll()
+    poll.register(sock, select.POLLRDHUP)
+    return bool(poll.poll(0))
 
 
 def _peer_uid(sock: socket.socket) -> int:

@@ -9,9 +9,9 @@ No request is repeated behind your back: after a lost reply ask `sim.fetch_statu
 `last_request_done` is true. Quaternions are xyzw.
 """
 
+import operator
 import os
 import socket
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -20,8 +20,26 @@ from typing import Any, Protocol, Self
 import msgspec
 import numpy as np
 
+from .errors import (
+    ERRORS,
+    BadRequestError,
+    BudgetExhaustedError,
+    BusyError,
+    ConnectionLostError,
+    DuplicateRequestError,
+    ForkedClientError,
+    HandoffRefusedError,
+    LedgerFullError,
+    ServiceError,
+    SimError,
+    StaleTrialError,
+    TrialOverError,
+    UnauthorisedError,
+    WrongPhaseError,
+)
 from .protocol import (
     MAX_REPLY_BYTES,
+    MAX_REQUEST_BYTES,
     Array,
     Auth,
     Call,
@@ -52,82 +70,32 @@ from .protocol import (
 )
 from .protocol import StepResult as _WireResult
 
+__all__ = [
+    "BadRequestError",
+    "BudgetExhaustedError",
+    "BusyError",
+    "Client",
+    "ConnectionLostError",
+    "DuplicateRequestError",
+    "ForkedClientError",
+    "HandoffRefusedError",
+    "LedgerFullError",
+    "Observation",
+    "ObserveSpec",
+    "ServiceError",
+    "SimError",
+    "StaleTrialError",
+    "Status",
+    "StepResult",
+    "TrialOverError",
+    "UnauthorisedError",
+    "WrongPhaseError",
+    "connect",
+]
 DEFAULT_SOCKET = "/run/rle/sim.sock"
 _reply_decoder = msgspec.msgpack.Decoder(Reply)
 _greeting_decoder = msgspec.msgpack.Decoder(Greeting)
 Observation = dict[str, np.ndarray]
-
-
-class ServiceError(Exception):
-    """The service refused a request.
-
-    Attributes:
-        kind: Stable name of the reason.
-        status: Counters when it was refused; None at connection level.
-    """
-
-    kind = "internal"
-
-    def __init__(self, message: str, status: Status | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-class BadRequestError(ServiceError):
-    kind = "bad_request"
-
-
-class DuplicateRequestError(ServiceError):
-    kind = "duplicate_request"
-
-
-class WrongPhaseError(ServiceError):
-    kind = "wrong_phase"
-
-
-class TrialOverError(ServiceError):
-    kind = "trial_over"
-
-
-class StaleTrialError(ServiceError):
-    kind = "stale_trial"
-
-
-class BudgetExhaustedError(ServiceError):
-    kind = "budget_exhausted"
-
-
-class BusyError(ServiceError):
-    kind = "busy"
-
-
-class UnauthorisedError(ServiceError):
-    kind = "unauthorised"
-
-
-class SimError(ServiceError):
-    kind = "sim_error"
-
-
-class HandoffRefusedError(ServiceError):
-    kind = "handoff_refused"
-
-
-class LedgerFullError(ServiceError):
-    kind = "ledger_full"
-
-
-class ConnectionLostError(ServiceError):
-    """The connection ended before the reply: ask `fetch_status()` on a new one."""
-
-    kind = "protocol"
-
-
-class ForkedClientError(RuntimeError):
-    """A client object is used in a child process; connect there anew."""
-
-
-_ERRORS = {cls.kind: cls for cls in ServiceError.__subclasses__()}
 
 
 class StepResult:
@@ -221,28 +189,39 @@ class Client:
         return self._ask(ListTasks(request_id=_new_id()), list[str])
 
     def observe(
-        self, cameras: Sequence[str] = (), *, width_px: int = 0, height_px: int = 0,
+        self, cameras: str | Sequence[str] = (), *, width_px: int = 0, height_px: int = 0,
         depth: bool = False,
     ) -> Observation:  # fmt: skip
-        """The present observation; images as `NAME_image` uint8 (H, W, 3), `NAME_depth` float32 (H, W) m."""
+        """The present observation; images as `NAME_image` uint8 (H, W, 3), `NAME_depth` float32 (H, W) m.
+
+        Args:
+            cameras: Names, or one name; none: the numbers alone.
+            width_px: Width of the images; 0: as `height_px`, else the task's default.
+            height_px: Height of the images.
+            depth: Also depth, of cameras that offer it.
+        """
         look = ObserveSpec(
-            cameras=tuple(cameras), width_px=width_px, height_px=height_px, depth=depth
+            cameras=_cameras(cameras), width_px=width_px, height_px=height_px, depth=depth
         )
         wire = self._ask(Observe(request_id=_new_id(), spec=look), _Arrays)
         return _unpack(wire)
 
     def step(
-        self, actions: Any, observe: ObserveSpec | Sequence[str] | None = None, *,
+        self, actions: Any, observe: ObserveSpec | str | Sequence[str] | None = None, *,
         trial: int | None = None,
     ) -> StepResult:  # fmt: skip
         """Executes one action (A,) or a batch (n, A), n <= 200.
 
         Args:
             actions: Values in [-1, 1].
-            observe: Cameras, or a full `ObserveSpec`, of an observation after the last action.
+            observe: An observation comes with the reply: cameras, `()` for the numbers alone, or a full
+                `ObserveSpec`. None: no observation.
             trial: Refused when it is not the live trial.
+
+        Raises:
+            ServiceError: By kind of refusal; nothing was charged unless it says so.
         """
-        values = np.atleast_2d(np.asarray(actions, dtype=np.float64))
+        values = np.atleast_2d(_numbers("actions", actions))
         return self._mutate(
             Step(
                 request_id=_new_id(), actions=to_array(values), observe=_look(observe), trial=trial
@@ -251,18 +230,27 @@ class Client:
 
     def move(
         self, position_m: Any, quat_xyzw: Any, gripper: float = 0.0, steps: int = 40, *,
-        observe: ObserveSpec | Sequence[str] | None = None, trial: int | None = None,
+        observe: ObserveSpec | str | Sequence[str] | None = None, trial: int | None = None,
     ) -> StepResult:  # fmt: skip
-        """Drives the grip site towards a world pose for exactly `steps` control steps."""
-        x, y, z = (float(v) for v in position_m)
-        qx, qy, qz, qw = (float(v) for v in quat_xyzw)
+        """Drives the grip site towards a world pose for exactly `steps` control steps.
+
+        Args:
+            position_m: Target of the grip site in the world. Shape (3,).
+            quat_xyzw: Unit quaternion of the grip site in the world. Shape (4,).
+            gripper: <= 0 opens, > 0 closes.
+            steps: 1 to 200; it neither stops early nor waits until the pose is reached.
+            observe: As in `step`.
+            trial: Refused when it is not the live trial.
+        """
+        x, y, z = _numbers("position_m", position_m, (3,)).tolist()
+        qx, qy, qz, qw = _numbers("quat_xyzw", quat_xyzw, (4,)).tolist()
         return self._mutate(
             Move(
                 request_id=_new_id(),
                 position_m=(x, y, z),
                 quat_xyzw=(qx, qy, qz, qw),
-                gripper=float(gripper),
-                steps=steps,
+                gripper=float(_numbers("gripper", gripper, ())),
+                steps=_whole("steps", steps),
                 observe=_look(observe),
                 trial=trial,
             )  # fmt: skip
@@ -281,12 +269,13 @@ class Client:
         return self._mutate(EndDevelopment(request_id=_new_id()))
 
     def call(
-        self, name: str, *, observe: ObserveSpec | Sequence[str] | None = None,
+        self, name: str, *, observe: ObserveSpec | str | Sequence[str] | None = None,
         trial: int | None = None, **args: Scalar,
     ) -> StepResult:  # fmt: skip
         """An extra operation of the task, e.g. `call("beam", locked=False)`."""
+        plain = {key: v.item() if isinstance(v, np.generic) else v for key, v in args.items()}
         return self._mutate(
-            Call(request_id=_new_id(), name=name, args=args, observe=_look(observe), trial=trial)
+            Call(request_id=_new_id(), name=name, args=plain, observe=_look(observe), trial=trial)
         )
 
     def privileged_state(self) -> Observation:
@@ -315,11 +304,18 @@ class Client:
     def _ask(self, request: Request, kind: Any) -> Any:
         if os.getpid() != self._pid:
             raise ForkedClientError("this client was made before fork(); connect in this process")
-        reply = _reply_decoder.decode(self._transport.round_trip(encode(request)))
+        body = encode(request)
+        if len(body) > MAX_REQUEST_BYTES:
+            raise BadRequestError(
+                f"the request has {len(body)} bytes, at most {MAX_REQUEST_BYTES} are accepted; "
+                "nothing was sent",
+                self._status,
+            )
+        reply = _reply_decoder.decode(self._transport.round_trip(body))
         self._status = reply.status
         if isinstance(reply, Ok):
             return msgspec.msgpack.decode(reply.result, type=kind)
-        raise _ERRORS.get(reply.kind, ServiceError)(reply.message, reply.status)
+        raise ERRORS.get(reply.kind, ServiceError)(reply.message, reply.status)
 
 
 def connect(path: str | None = None, *, timeout_s: float = 600.0) -> Client:
@@ -348,7 +344,7 @@ def connect(path: str | None = None, *, timeout_s: float = 600.0) -> Client:
     hello = _greeting_decoder.decode(greeting)
     if isinstance(hello, Refused):
         sock.close()
-        raise _ERRORS.get(hello.kind, ServiceError)(hello.message)
+        raise ERRORS.get(hello.kind, ServiceError)(hello.message)
     return Client(SocketTransport(sock, timeout_s), hello)
 
 
@@ -372,11 +368,42 @@ def _unpack(wire: dict[str, Any]) -> Observation:
     return {name: from_array(array) for name, array in wire.items()}
 
 
-def _look(observe: ObserveSpec | Sequence[str] | None) -> ObserveSpec | None:
+def _look(observe: ObserveSpec | str | Sequence[str] | None) -> ObserveSpec | None:
     if observe is None or isinstance(observe, ObserveSpec):
         return observe
-    return ObserveSpec(cameras=tuple(observe))
+    return ObserveSpec(cameras=_cameras(observe))
+
+
+def _cameras(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Camera names from one name or several."""
+    if isinstance(names, str):
+        return (names,)
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise BadRequestError(
+            f"cameras is {names!r}; a name, several names, or () for the numbers alone is expected"
+        )
+    return tuple(names)
+
+
+def _whole(name: str, value: Any) -> int:
+    """A whole number of any integer type."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise BadRequestError(f"{name} is {value!r}; a whole number is expected") from None
+
+
+def _numbers(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
+    """float64 array of an argument; raises BadRequestError for what is none, before it is sent."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise BadRequestError(f"{name} is not an array of numbers ({error})") from None
+    if shape is not None and array.shape != shape:
+        raise BadRequestError(f"{name} has shape {array.shape}; {shape} is expected")
+    return array
 
 
 def _new_id() -> str:
-    return uuid.uuid4().hex
+    """A fresh id: uuid4 without the cost of its class."""
+    return os.urandom(16).hex()

@@ -16,18 +16,20 @@ from typing import Any
 import msgspec
 
 import rle
-from rle import seeds
-from rle.service.adapter import SessionSpec, TrialPlan
-from rle.service.protocol import PROTOCOL, Ended, ErrorKind, Scalar, from_array
+from rle.service.adapter import SessionSpec, TrialPlan, trial_plan
+from rle.service.protocol import PROTOCOL, Ended, Scalar, from_array
 from rle.service.record.keys import SigningKey
 from rle.service.record.ledger import FORMAT, Kind, Ledger, LedgerFull
 from rle.service.record.walk import Walk
 from rle.service.rules.phases import FINISHED
+from rle.service.rules.prepare import Refusal
 from rle.service.supervisor import Link, WorkerFailed
 from rle.service.worker import Done, Measure, Open
 
 log = logging.getLogger(__name__)
 _SALT_DOMAIN = b"rle-salt"
+SIM_UNAVAILABLE = "sim_unavailable"
+"""End reason of a session whose simulator could not open a scored scene: our failure, never a score."""
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,14 +51,6 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     @property
     def digest(self) -> str:
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
-
-
-class Refusal(Exception):
-    """A request that is answered with an error."""
-
-    def __init__(self, kind: ErrorKind, message: str) -> None:
-        super().__init__(message)
-        self.kind, self.message = kind, message
 
 
 class Course:
@@ -83,6 +77,8 @@ class Course:
         self.walk = Walk(spec)
         self.is_closing = False
         """The record is sealed or cannot be written: no further request changes anything."""
+        self.may_reopen = True
+        """False when the session is being ended: a lost trial closes."""
         self._salt = salt
         if self.ledger.records:
             self._resume()
@@ -148,9 +144,21 @@ class Course:
     # -------------------------------------------------------------------------------------- trials
 
     def open_next(self) -> None:
-        """Opens the next trial where the phase opens it by itself."""
-        if self.walk.phases.opens_by_itself:
+        """Opens the next trial where the phase opens it by itself.
+
+        A later trial that cannot open ends the session, so that nobody is scored for it.
+
+        Raises:
+            Refusal: The first trial cannot open; the next start of the broker tries again.
+        """
+        if not self.walk.phases.opens_by_itself:
+            return
+        try:
             self.open_trial(None, None)
+        except Refusal:
+            if not self.walk.trials:
+                raise
+            self.end(SIM_UNAVAILABLE, "phase_closed", measure=False)
 
     def open_trial(self, task: str | None, seed: int | None) -> None:
         """Opens the next trial; a simulator that fails gets a second try."""
@@ -177,21 +185,9 @@ class Course:
     def _plan(
         self, number: int, task: str | None, seed: int | None, resume: dict[str, Scalar]
     ) -> TrialPlan:
-        """Derived key of a trial: public in development, salted where it is scored."""
         phase = self.walk.phases.current
         assert phase is not None
-        family = self.spec.task.split("/")[0]
-        is_free = phase.kind == "development"
-        key = seeds.trial_key(
-            family,
-            self.spec.draw_key,
-            "public" if is_free else "hidden",
-            (seed if seed is not None else 0) if is_free else number,
-            self._salt,
-        )
-        return TrialPlan(
-            phase=phase.name, kind=phase.kind, trial=number, key=key, task=task, resume=resume
-        )
+        return trial_plan(self.spec, phase, number, self._salt, task=task, seed=seed, resume=resume)
 
     def close_trial(self, ended: Ended, *, measure: bool = True) -> None:
         """Takes the final measurement and closes the live trial."""
@@ -240,7 +236,11 @@ class Course:
         phase = self.walk.phases.current
         if not self.walk.phases.live or trial is None or phase is None:
             return
-        may_reopen = self.spec.on_sim_error == "reopen_once" and phase.kind != "development"
+        may_reopen = (
+            self.may_reopen
+            and self.spec.on_sim_error == "reopen_once"
+            and phase.kind != "development"
+        )
         if may_reopen and trial.sim_errors == 1:
             try:
                 plan = self._plan(trial.trial, None, None, self.walk.counters)

@@ -10,7 +10,7 @@ from pathlib import Path
 from rle.seeds import PRACTICE_SALT
 from rle.service.adapter import SessionSpec, TaskAdapter, session_spec
 from rle.service.client import Client
-from rle.service.course import Profile
+from rle.service.course import Course, Profile
 from rle.service.record.keys import SigningKey
 from rle.service.session import Session
 from rle.service.supervisor import InProcess
@@ -64,6 +64,7 @@ def open(  # noqa: A001 - reads as `embedded.open(...)`
 
     Raises:
         UserError: Unknown task, or one without a service.
+        InfrastructureError: The simulator cannot open the first scene.
     """
     spec = session_spec(task) if isinstance(task, str) else task
     temporary = None
@@ -71,11 +72,16 @@ def open(  # noqa: A001 - reads as `embedded.open(...)`
         temporary = tempfile.TemporaryDirectory(prefix="rle-session-")
         folder = Path(temporary.name)
     profile = profile or Profile(task=spec.task, layout="practice", sync=False)
-    session = Session(
+    course = Course(
         spec, folder, InProcess(spec, adapter), key=key or SigningKey.generate(), salt=salt,
         profile=profile,
     )  # fmt: skip
-    session.start()
+    session = Session(course)
+    try:
+        session.start()
+    except BaseException:
+        session.close()
+        raise
 
     def on_close() -> None:
         session.seal("closed")

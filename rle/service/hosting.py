@@ -1,36 +1,28 @@
-"""Puts a broker together: from a deployment's private files, or for practice on a laptop; and hands over.
+"""Puts a broker together: from a deployment's private files, or for practice on a laptop.
 
 deployment   /opt/rle/private/{profile.json, salt, broker.key}, state in /var/lib/rle
 practice     a key made on the spot, the public practice salt, state in the user's runtime folder
 """
 
-import json
 import os
 import secrets
-import shutil
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import msgspec
 
 from rle.errors import UserError
 from rle.seeds import PRACTICE_SALT
+from rle.service import manual, wheel
 from rle.service.adapter import SessionSpec, session_spec
-from rle.service.broker import Broker, control, listen_tcp, listen_unix
-from rle.service.course import Profile
-from rle.service.protocol import ProtocolError
+from rle.service.broker import Broker, listen_tcp, listen_unix
+from rle.service.course import Course, Profile
+from rle.service.deploy.places import Places
 from rle.service.record.keys import SigningKey
-from rle.service.record.ledger import ACTIONS_NAME, LEDGER_NAME
 from rle.service.session import Session
-from rle.service.supervisor import Supervisor
+from rle.service.supervisor import WORKER_LOG, Supervisor
 
-STATE = Path("/var/lib/rle")
-SOCKET = Path("/run/rle/sim.sock")
-PRIVATE = Path("/opt/rle/private")
-WORKER_LOG = "worker.log"
-FAILURE = "failure.json"
 PR_SET_DUMPABLE = 4
 
 
@@ -52,18 +44,36 @@ def _profile_keys() -> tuple[str, ...]:
     return Profile.__struct_fields__
 
 
-def deployed(
-    profile_path: Path = PRIVATE / "profile.json", *, state: Path = STATE, socket: Path = SOCKET
-) -> Broker:
-    """Broker of a deployment, from the files beside `profile.json`."""
+def deployed(places: Places) -> Broker:
+    """Broker of a deployment, from the files beside `profile.json`.
+
+    An image built without key and salt serves practice: a key made on the spot, the public salt.
+    """
     _undumpable()
-    profile = load_profile(profile_path)
-    key = SigningKey.load(profile_path.parent / "broker.key")
-    salt = (profile_path.parent / "salt").read_bytes()
+    profile = load_profile(places.profile)
+    key_file, salt_file = places.private / "broker.key", places.private / "salt"
+    if not key_file.exists() and not salt_file.exists():
+        profile = msgspec.structs.replace(profile, layout="practice")
+        key, salt = _own_key(places.state), PRACTICE_SALT
+    else:
+        if not salt_file.is_file():
+            raise UserError(
+                f"{salt_file} is missing beside {key_file.name}; make a deployment with `rle deploy`"
+            )
+        key, salt = SigningKey.load(key_file), salt_file.read_bytes()
     return _broker(
-        session_spec(profile.task), profile, key, salt, state / "session",
-        listener=listen_unix(socket), control_path=state / "control.sock",
+        session_spec(profile.task), profile, key, salt, places.session,
+        listener=listen_unix(places.socket), control_path=places.control,
     )  # fmt: skip
+
+
+def _own_key(folder: Path) -> SigningKey:
+    """The practice key of a folder, made when it is first asked for."""
+    path = folder / "broker.key"
+    if not path.exists():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        SigningKey.generate().save(path, folder / "broker.pub")
+    return SigningKey.load(path)
 
 
 class Practice(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +84,10 @@ class Practice(msgspec.Struct, frozen=True, kw_only=True):
     token_file: Path | None
     folder: Path
     """Session folder; a hand-over folder for `rle verify` when the session is over."""
+    client: Path
+    """The wheel of `rle_client`, which Python imports as it is."""
+    manual: Path
+    """Manual page of the task."""
 
 
 def practice(
@@ -96,9 +110,6 @@ def practice(
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     index = _session_index(home, new_session)
     folder = home / f"session-{index}"
-    key_file = home / "broker.key"
-    if not key_file.exists():
-        SigningKey.generate().save(key_file, home / "broker.pub")
     profile = Profile(task=spec.task, layout="practice", validation=validation, sync=sync)
     token_file = None
     token = None
@@ -114,10 +125,15 @@ def practice(
         with os.fdopen(fd, "w") as file:
             file.write(token + "\n")
     broker = _broker(
-        spec, profile, SigningKey.load(key_file), PRACTICE_SALT, folder, listener=listener,
+        spec, profile, _own_key(home), PRACTICE_SALT, folder, listener=listener,
         control_path=home / "control.sock", token=token, session_index=index,
     )  # fmt: skip
-    return broker, Practice(address=address, token_file=token_file, folder=folder)
+    client = wheel.build(home / "client")
+    page = home / "MANUAL.md"
+    page.write_text(manual.manual(spec))
+    return broker, Practice(
+        address=address, token_file=token_file, folder=folder, client=client, manual=page
+    )
 
 
 def runtime_folder() -> Path:
@@ -139,63 +155,10 @@ def _broker(
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     env = {**os.environ, "MUJOCO_GL": profile.gl}
     link = Supervisor(spec, folder / WORKER_LOG, env)
-    session = Session(
+    course = Course(
         spec, folder, link, key=key, salt=salt, profile=profile, session_index=session_index
     )
-    return Broker(session, listener, control_path=control_path, token=token)
-
-
-def export(state: Path, target: Path, *, session: Path | None = None) -> Path:
-    """Copies the record to the hand-over folder; says so there when the broker did not answer.
-
-    Args:
-        state: Folder of the service's state (`/var/lib/rle`).
-        target: Hand-over folder, made 0700.
-        session: Session folder; default `state/session`.
-
-    Returns:
-        The hand-over folder.
-    """
-    session = session or state / "session"
-    target.mkdir(mode=0o700, parents=True, exist_ok=True)
-    os.chmod(target, 0o700)
-    for name in (LEDGER_NAME, ACTIONS_NAME, WORKER_LOG):
-        source = session / name
-        if source.is_file() and not source.is_symlink():
-            shutil.copyfile(source, target / name)
-    return target
-
-
-def seal_and_export(state: Path, target: Path, reason: str, *, patience_s: float = 10.0) -> bool:
-    """The hand-over hook: seals, exports, and leaves `failure.json` when no broker answered.
-
-    Returns:
-        True when the record is sealed.
-    """
-    end = time.monotonic() + patience_s
-    sealed = False
-    while not sealed:
-        try:
-            sealed = bool(control(state / "control.sock", "seal", reason=reason)["sealed"])
-        except (OSError, TimeoutError, ProtocolError):
-            if time.monotonic() > end:
-                break
-            time.sleep(0.2)
-    export(state, target)
-    failure = target / FAILURE
-    if sealed or _ends_sealed(target / LEDGER_NAME):
-        failure.unlink(missing_ok=True)
-        return True
-    utc = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    failure.write_text(json.dumps({"reason": "broker_failed", "utc": utc}) + "\n")
-    return False
-
-
-def _ends_sealed(path: Path) -> bool:
-    if not path.is_file():
-        return False
-    lines = path.read_bytes().splitlines()
-    return bool(lines) and b'"k":"seal"' in lines[-1]
+    return Broker(Session(course), listener, control_path=control_path, token=token)
 
 
 def _undumpable() -> None:

@@ -32,11 +32,24 @@ MAX_ARGS = 16
 """Arguments of one extra operation."""
 
 _LENGTH = struct.Struct(">I")
+_CHUNK_BYTES = 1 << 20
 Scalar = bool | int | float | str
 
 
 class ProtocolError(Exception):
     """Bytes that are not this protocol: the connection ends."""
+
+
+class FrameTooLong(ProtocolError):
+    """A frame whose stated length is over the limit; none of its body has been read.
+
+    Attributes:
+        length: Stated length, bytes.
+    """
+
+    def __init__(self, length: int, limit: int) -> None:
+        super().__init__(f"frame of {length} bytes; at most {limit} are accepted")
+        self.length = length
 
 
 class Wire(msgspec.Struct, tag_field="op", forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -321,14 +334,14 @@ def send_frame(sock: socket.socket, body: bytes, timeout_s: float = FRAME_S) -> 
     """
     data = memoryview(_LENGTH.pack(len(body)) + body)
     end = None
-    while data:
+    while True:
         try:
-            sent = sock.send(data, socket.MSG_DONTWAIT)
+            data = data[sock.send(data, socket.MSG_DONTWAIT) :]
         except BlockingIOError:
             end = end or time.monotonic() + timeout_s
             _wait(sock, end, write=True)
-            continue
-        data = data[sent:]
+        if not data:
+            return
 
 
 def recv_frame(
@@ -343,36 +356,48 @@ def recv_frame(
         frame_s: Longest time from the first byte to the last.
 
     Raises:
-        ProtocolError: Too long a frame, or the peer closed inside one.
+        FrameTooLong: The frame is over the limit.
+        ProtocolError: The peer closed inside a frame.
         TimeoutError: A deadline passed.
     """
-    _wait(sock, None if idle_s is None else time.monotonic() + idle_s)
+    if idle_s is not None:
+        _wait(sock, time.monotonic() + idle_s)
     first = sock.recv(_LENGTH.size)
     if not first:
         return None
     end = None if frame_s is None else time.monotonic() + frame_s
-    head = first + _recv_exactly(sock, _LENGTH.size - len(first), end)
-    (length,) = _LENGTH.unpack(head)
+    if len(first) < _LENGTH.size:
+        first += _recv_exactly(sock, _LENGTH.size - len(first), end)
+    (length,) = _LENGTH.unpack(first)
     if length > limit:
-        raise ProtocolError(f"frame of {length} bytes; at most {limit} are accepted")
+        raise FrameTooLong(length, limit)
     return _recv_exactly(sock, length, end)
 
 
+def skip_frame(sock: socket.socket, length: int, frame_s: float = FRAME_S) -> None:
+    """Reads and drops the body of a frame that was too long, so that the next one can be read.
+
+    Raises:
+        ProtocolError, TimeoutError: As `recv_frame`.
+    """
+    end = time.monotonic() + frame_s
+    while length > 0:
+        length -= len(_recv_exactly(sock, min(length, 1 << 16), end))
+
+
 def _recv_exactly(sock: socket.socket, count: int, end: float | None) -> bytes:
-    if count == 0:
-        return b""
-    buffer = bytearray(count)
-    view = memoryview(buffer)
-    while view:
+    parts: list[bytes] = []
+    while count:
         try:
-            got = sock.recv_into(view, 0, socket.MSG_DONTWAIT)
+            part = sock.recv(min(count, _CHUNK_BYTES), socket.MSG_DONTWAIT)
         except BlockingIOError:
             _wait(sock, end)
             continue
-        if got == 0:
+        if not part:
             raise ProtocolError("the connection closed inside a frame")
-        view = view[got:]
-    return bytes(buffer)
+        parts.append(part)
+        count -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _wait(sock: socket.socket, end: float | None, *, write: bool = False) -> None:

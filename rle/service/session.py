@@ -5,16 +5,17 @@ Order of a mutating request: validate, check, charge (on disk), dispatch, confir
 """
 
 import hashlib
+import logging
+import secrets
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from rle.errors import InfrastructureError
-from rle.service.adapter import BadRequest, SessionSpec
-from rle.service.course import Course, Profile, Refusal
+from rle.service.adapter import BadRequest
+from rle.service.course import Course
 from rle.service.manual import task_info
 from rle.service.protocol import (
     MUTATING,
@@ -28,30 +29,28 @@ from rle.service.protocol import (
     GetStatus,
     Hello,
     ListTasks,
-    Move,
     Observe,
     ObserveSpec,
     Ok,
     Reset,
     Scalar,
     Status,
-    Step,
     TaskInfo,
     decode_request,
     encode,
     raw,
     request_id_of,
-    to_array,
 )
-from rle.service.record.keys import SigningKey
 from rle.service.record.ledger import LedgerFull
 from rle.service.record.walk import TrialRecord
 from rle.service.rules import validate
 from rle.service.rules.meter import OverBudget
 from rle.service.rules.phases import FINISHED, NotAllowed, cost_of, name_of
-from rle.service.supervisor import Link, WorkerFailed
-from rle.service.worker import Act, Again, AnyCall, Done, Drive, Extra, Look
+from rle.service.rules.prepare import Refusal, need_live, prepare
+from rle.service.supervisor import WorkerFailed
+from rle.service.worker import NOTHING, Done, Look
 
+log = logging.getLogger(__name__)
 PRIVILEGED = "privileged_state"
 """Read-only operation that exists only in a validation session."""
 
@@ -62,34 +61,22 @@ class StepReply(msgspec.Struct, frozen=True, kw_only=True):
     executed: int
     clipped_values: int = 0
     success: bool | None = None
-    observation: msgspec.Raw | None = None
+    observation: msgspec.Raw = NOTHING
     events: dict[str, Scalar] = {}
 
 
 class Session:
-    """A task's session over one link to its simulator.
+    """The requests of one session, over its course.
 
     Args:
-        spec: The task's declaration.
-        folder: Session folder (ledger, actions, worker log).
-        link: Reaches the simulator.
-        key: Signs the record.
-        salt: Secret of the campaign; the practice salt on a laptop.
-        profile: How it is served.
-        session_index: 0 for the first session of a container.
+        course: Trials, phases and record of the session; owned from now on.
     """
 
-    def __init__(
-        self, spec: SessionSpec, folder: Path, link: Link, *, key: SigningKey, salt: bytes,
-        profile: Profile, session_index: int = 0,
-    ) -> None:  # fmt: skip
-        self.spec = spec
-        self.profile = profile
-        self._course = Course(
-            spec, folder, link, key=key, salt=salt, profile=profile, session_index=session_index
-        )
-        self._walk = self._course.walk
-        self._link = link
+    def __init__(self, course: Course) -> None:
+        self.spec = course.spec
+        self.profile = course.profile
+        self._course = course
+        self._walk = course.walk
         self._lock = threading.RLock()
         self._refused = 0
 
@@ -141,7 +128,7 @@ class Session:
             try:
                 request = decode_request(body)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                return self._error(request_id_of(body), "bad_request", f"{error}")
+                return self.refusal("bad_request", f"{error}", request_id_of(body))
             try:
                 validate.request_id(request.request_id)
                 self._course.expire()
@@ -150,19 +137,31 @@ class Session:
                     Ok(request_id=request.request_id, result=result, status=self.status())
                 )
             except Refusal as refusal:
-                return self._error(request.request_id, refusal.kind, refusal.message)
+                return self.refusal(refusal.kind, refusal.message, request.request_id)
             except BadRequest as refusal:
-                return self._error(request.request_id, "bad_request", str(refusal))
+                return self.refusal("bad_request", str(refusal), request.request_id)
             except NotAllowed as refusal:
-                return self._error(request.request_id, "wrong_phase", str(refusal))
+                return self.refusal("wrong_phase", str(refusal), request.request_id)
             except OverBudget as refusal:
-                return self._error(request.request_id, "budget_exhausted", str(refusal))
+                return self.refusal("budget_exhausted", str(refusal), request.request_id)
             except LedgerFull as fault:
                 self._course.on_ledger_full(fault)
-                return self._error(
-                    request.request_id, "ledger_full",
+                return self.refusal(
+                    "ledger_full",
                     "the record cannot be written; the session is closing",
-                )  # fmt: skip
+                    request.request_id,
+                )
+            except Exception:  # noqa: BLE001 - a fault of ours must not end the service
+                return self._incident(request.request_id)
+
+    def _incident(self, request_id: str) -> bytes:
+        """An exception of ours: its text stays in the log, an open charge stays whole."""
+        number = secrets.token_hex(4)
+        log.exception("incident %s", number)
+        with self._course.guard():
+            if self._walk.pending is not None:
+                self._course.simulator_lost("exception", f"incident {number}")
+        return self.refusal("internal", f"the service failed (incident {number})", request_id)
 
     def status(self) -> Status:
         """The counters as every reply carries them."""
@@ -195,7 +194,7 @@ class Session:
         if self.is_closing:
             raise Refusal("trial_over", "the session is over; its record is sealed")
         if isinstance(request, MUTATING) and request.request_id in self._walk.ids:
-            done = self._walk.pending != request.request_id
+            done = request.request_id not in self._walk.lost
             raise Refusal(
                 "duplicate_request",
                 f"request {request.request_id} was already charged (done: {str(done).lower()}); "
@@ -205,12 +204,12 @@ class Session:
         if isinstance(request, ListTasks):
             return raw(list(self.spec.tasks))
         if isinstance(request, Observe):
-            self._need_live(None)
+            need_live(self._walk.phases, None)
             return self._look(Look(spec=validate.observe(request.spec, self.spec)))
         return raw(self._mutate(request, body))
 
     def _mutate(self, request: AnyRequest, body: bytes) -> StepReply:
-        call, clipped = self._prepare(request)
+        call, clipped = prepare(request, self.spec, self._walk.phases)
         phase = self._walk.phases.current
         assert phase is not None
         cost = cost_of(request, self.spec, phase)
@@ -227,7 +226,7 @@ class Session:
         if call is None:
             return self._without_simulator(request, cost)
         try:
-            done = self._link.call(call)
+            done = self._course.link.call(call)
         except BadRequest:
             self._course.confirm(request.request_id, Done(counters=self._walk.counters))
             raise
@@ -249,66 +248,14 @@ class Session:
             observation=done.observation, events=done.events,
         )  # fmt: skip
 
-    def _prepare(self, request: AnyRequest) -> tuple[AnyCall | None, int]:
-        """Checks a mutating request; returns its worker call and the number of clipped values."""
-        match request:
-            case Step(actions=array, observe=look, trial=trial):
-                values, clipped = validate.actions(array, self.spec)
-                self._need_live(trial)
-                return Act(actions=to_array(values), observe=self._observe(look)), clipped
-            case Move(observe=look, trial=trial):
-                validate.move(request)
-                self._need_live(trial)
-                call = Drive(
-                    position_m=request.position_m, quat_xyzw=request.quat_xyzw,
-                    gripper=request.gripper, steps=request.steps, observe=self._observe(look),
-                )  # fmt: skip
-                return call, 0
-            case Call(name=name, args=args, observe=look, trial=trial):
-                op = self.spec.extra(name)
-                assert op is not None
-                validate.extra(request, op)
-                self._need_live(trial)
-                if op.is_answer:
-                    return None, 0
-                return Extra(name=name, args=args, observe=self._observe(look)), 0
-            case Finish(trial=trial):
-                self._need_live(trial)
-                return None, 0
-            case Reset():
-                phase = self._walk.phases.current
-                assert phase is not None
-                validate.reset(request, self.spec, takes_scene=phase.reset == "new")
-                if phase.reset in ("same", "forfeit"):
-                    self._need_live(None)
-                is_last = self._walk.phases.trial == phase.trials - 1
-                if phase.reset == "next" and is_last and not self._walk.phases.live:
-                    raise Refusal("trial_over", "all trials of this phase are over")
-                return (Again() if phase.reset == "same" else None), 0
-        return None, 0
-
-    def _observe(self, look: ObserveSpec | None) -> ObserveSpec | None:
-        return None if look is None else validate.observe(look, self.spec)
-
-    def _need_live(self, trial: int | None) -> None:
-        phases = self._walk.phases
-        if trial is not None and trial != phases.trial:
-            live = f"the live trial is {phases.trial}" if phases.live else "none is live"
-            raise Refusal("stale_trial", f"trial {trial} is closed; {live}")
-        if not phases.live:
-            how = f"trial {phases.trial} ended: {phases.ended}" if phases.ended else "no live trial"
-            next_step = "; call reset()" if "reset" in phases.allowed() else ""
-            raise Refusal("trial_over", how + next_step)
-
     def _look(self, call: Look) -> msgspec.Raw:
         try:
-            done = self._link.call(call)
+            done = self._course.link.call(call)
         except WorkerFailed as failure:
             self._course.simulator_lost(failure.kind, failure.detail)
             raise Refusal(
                 "sim_error", f"the simulator failed ({failure.kind}) while observing"
             ) from None
-        assert done.observation is not None
         return done.observation
 
     def _without_simulator(self, request: AnyRequest, cost: int) -> StepReply:
@@ -360,6 +307,16 @@ class Session:
                 self._course.expire()
                 self._course.notice_death()
 
+    def preempt(self, patience_s: float) -> None:
+        """Before a control operation: a request still in flight after `patience_s` is ended as a
+        simulator failure, and its trial closes instead of starting again.
+        """
+        if self._lock.acquire(timeout=patience_s):
+            self._lock.release()
+        else:
+            self._course.may_reopen = False
+            self._course.link.abort()
+
     def seal(self, reason: str) -> None:
         """Ends the session from outside; a second call changes nothing."""
         with self._lock, self._course.guard():
@@ -389,6 +346,11 @@ class Session:
             if not self.is_closing and self._walk.pending is None:
                 self._course.checkpoint()
 
+    def worker_pids(self) -> list[int]:
+        """Process of the simulator, where it has one of its own and lives."""
+        pid = getattr(self._course.link, "pid", None)
+        return [] if pid is None else [pid]
+
     def lease(self, state: str) -> None:
         """Records a client coming or going, with the connections refused since the last record."""
         with self._lock, self._course.guard():
@@ -402,7 +364,8 @@ class Session:
 
     # ------------------------------------------------------------------------------------- replies
 
-    def _error(self, request_id: str, kind: ErrorKind, message: str) -> bytes:
+    def refusal(self, kind: ErrorKind, message: str, request_id: str = "") -> bytes:
+        """Encoded error reply; without an id for bytes that are no request."""
         return encode(
             Error(request_id=request_id, kind=kind, message=message, status=self.status())
         )

@@ -39,6 +39,8 @@ from rle.service.worker import (
     WorkerCore,
 )
 
+WORKER_LOG = "worker.log"
+"""Name of the log in a session folder."""
 LOG_BYTES = 16 * 1024 * 1024
 """Cap of the worker's log."""
 OPEN_S = 300.0
@@ -78,6 +80,10 @@ class Link(Protocol):
 
     def is_alive(self) -> bool: ...
 
+    def abort(self) -> None:
+        """Ends a call in flight from another thread: it raises WorkerFailed."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -109,6 +115,9 @@ class InProcess:
 
     def is_alive(self) -> bool:
         return True
+
+    def abort(self) -> None:
+        """Nothing can be in flight beside the caller."""
 
     def close(self) -> None:
         if self._core is not None:
@@ -172,6 +181,12 @@ class Supervisor:
 
     def restart(self) -> None:
         self._kill()
+
+    def abort(self) -> None:
+        process = self._process
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
     def close(self) -> None:
         if self.is_alive() and self._channel is not None:

@@ -1,5 +1,5 @@
 """Builds `rle_client`, the one package of ours that an agent of f01 to f03, f05 and f06 may read: the wire
-protocol and the client, nothing else. A pure-Python wheel is a zip with two text files, so no tool is needed.
+protocol, the client and its errors, nothing else. A pure-Python wheel is a zip with two text files, so no tool is needed.
 """
 
 import base64
@@ -14,10 +14,7 @@ NAME = "rle_client"
 _INIT = '''"""Client of the metered simulator service: `rle_client.connect()`."""
 
 from rle_client.client import *  # noqa: F403
-from rle_client.client import Client, ServiceError, StepResult, connect
-from rle_client.protocol import ObserveSpec, Status
-
-__all__ = ["Client", "ObserveSpec", "ServiceError", "Status", "StepResult", "connect"]
+from rle_client.client import __all__  # noqa: F401
 '''
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """Fixed time stamp: the same sources give the same bytes."""
@@ -35,7 +32,7 @@ def sources(
     here = Path(__file__).parent
     names = {"rle.service.protocol": f"{NAME}.protocol", **(renames or {})}
     files = {"__init__.py": _INIT}
-    files |= {name: (here / name).read_text() for name in ("protocol.py", "client.py")}
+    files |= {name: (here / name).read_text() for name in ("protocol.py", "errors.py", "client.py")}
     for name, path in (extra or {}).items():
         text = path.read_text()
         for ours, theirs in names.items():

@@ -43,6 +43,8 @@ from rle.service.protocol import (
 
 CHANNEL_FD = 3
 PR_SET_PDEATHSIG = 1
+NOTHING = raw(None)
+"""No observation. Not None: msgspec decodes no `Raw | None`."""
 
 
 class WorkerCall(msgspec.Struct, tag_field="op", tag=str.lower, frozen=True, kw_only=True):
@@ -103,7 +105,8 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     counters: dict[str, Scalar] = {}
     actions: Array | None = None
     """Executed actions, float32."""
-    observation: msgspec.Raw | None = None
+    observation: msgspec.Raw = NOTHING
+    """Encoded `dict[str, Array]`, passed on without decoding; `NOTHING` where none was asked for."""
     digest: str = ""
     """Of the instance, from `Open`."""
     evidence: Evidence = {}
@@ -193,7 +196,7 @@ class WorkerCore:
         )  # fmt: skip
 
     def _done(self, look: ObserveSpec | None, **fields: Any) -> Done:
-        observation = None if look is None else self._observation(look, False)
+        observation = NOTHING if look is None else self._observation(look, False)
         return Done(counters=self._adapter.counters(), observation=observation, **fields)
 
     def _observation(self, spec: ObserveSpec, privileged: bool) -> msgspec.Raw:

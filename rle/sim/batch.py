@@ -220,6 +220,14 @@ class Params:
             )
         self.values[name] = values.detach().cpu().double().numpy()
 
+    def close(self, apply: Callable[[], None]) -> None:
+        """Runs `apply` before the first physics, once, if anything was set; later `set` calls are refused."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if self.values:
+            apply()
+
     def of(self, world: int) -> dict[str, np.ndarray]:
         return {name: rows[world] for name, rows in self.values.items()}
 

@@ -61,17 +61,13 @@ class MjcBatch:
     def set_params(self, name: str, values: torch.Tensor) -> None:
         self._params.set(name, values)
 
-    def _close_params(self) -> None:
-        """Applies all parameters once, before the first physics."""
-        if self._params.is_closed:
-            return
-        self._params.is_closed = True
-        if self._params.values:
-            for world, model in enumerate(self._models):
-                apply_params(model, self.scene.model, self.scene, self._params.of(world))
+    def _apply_params(self) -> None:
+        """Writes every world's parameters into its own model."""
+        for world, model in enumerate(self._models):
+            apply_params(model, self.scene.model, self.scene, self._params.of(world))
 
     def reset(self, env_ids: torch.Tensor, qpos: torch.Tensor, qvel: torch.Tensor) -> None:
-        self._close_params()
+        self._params.close(self._apply_params)
         positions, velocities = qpos.double().numpy(), qvel.double().numpy()
         for row, world in enumerate(env_ids.tolist()):
             model, data = self._models[world], self._datas[world]
@@ -94,7 +90,7 @@ class MjcBatch:
         return self._lowest.of(torch.from_numpy(height).float(), torch.from_numpy(axis_z).float())
 
     def step(self, ctrl: torch.Tensor, n_substeps: int) -> None:
-        self._close_params()
+        self._params.close(self._apply_params)
         controls = ctrl.detach().double().numpy()
 
         def run(chunk: list[int]) -> None:
@@ -194,7 +190,7 @@ class MjcBatch:
             k.removeprefix("param/"): v for k, v in saved.items() if k.startswith("param/")
         }
         self._params.is_closed = False
-        self._close_params()
+        self._params.close(self._apply_params)
         kind = mujoco.mjtState.mjSTATE_INTEGRATION
         for world, (model, data) in enumerate(zip(self._models, self._datas)):
             mujoco.mj_setState(model, data, saved["integration"][world], kind)

@@ -127,13 +127,8 @@ class WarpBatch:
     def set_params(self, name: str, values: torch.Tensor) -> None:
         self._params.set(name, values)
 
-    def _close_params(self) -> None:
+    def _apply_params(self) -> None:
         """Expands the model's arrays to (nworld, ...) before the graph is captured."""
-        if self._params.is_closed:
-            return
-        self._params.is_closed = True
-        if not self._params.values:
-            return
         nominal = self.scene.model
         model = copy.copy(nominal)
         rows: dict[str, list[np.ndarray]] = {name: [] for name in _PER_WORLD}
@@ -150,7 +145,7 @@ class WarpBatch:
             self._model.stat.meaninertia = wp.array(np.array(inertia), dtype=float)
 
     def reset(self, env_ids: torch.Tensor, qpos: torch.Tensor, qvel: torch.Tensor) -> None:
-        self._close_params()
+        self._params.close(self._apply_params)
         ids = env_ids.to(self.device).long()
         self._qpos[ids] = qpos.to(self.device, self.dtype)
         self._qvel[ids] = qvel.to(self.device, self.dtype)
@@ -170,7 +165,7 @@ class WarpBatch:
         return self._lowest.of(height, self._geom_xmat[ids][:, geoms, 2, 2])
 
     def step(self, ctrl: torch.Tensor, n_substeps: int) -> None:
-        self._close_params()
+        self._params.close(self._apply_params)
         self._ctrl.copy_(ctrl.detach().to(self.device, self.dtype))
         self._fresh[:] = False
         with wp.ScopedDevice(self._wp_device):

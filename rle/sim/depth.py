@@ -40,31 +40,52 @@ class DepthNoise:
 NOISE = DepthNoise()
 
 
-def incidence_cos(depth_m: np.ndarray, focal_px: float) -> np.ndarray:
+def incidence_cos(
+    depth_m: np.ndarray, focal_px: float, out: np.ndarray | None = None
+) -> np.ndarray:
     """Cosine between viewing ray and surface normal, in (0, 1].
 
     Args:
         depth_m: Exact distance along the optical axis, principal point at the image centre. Shape
             (height, width), float32, m.
         focal_px: Focal length in pixels, equal in x and y.
+        out: Where the result goes; same shape, float32.
 
     Returns:
         Shape (height, width), float32. Central differences inside, one-sided at the border.
     """
     height, width = depth_m.shape
     a, b, ray_norm = _rays(height, width, focal_px)
+    fz_u, fz_v, term = _scratch(height, width)[:3]
     z = depth_m.astype(np.float32, copy=False)
     f = np.float32(focal_px)
-    fz_u, fz_v = f * _gradient(z, axis=1), f * _gradient(z, axis=0)
-    n_z = z + a * fz_u + b * fz_v
-    return z / (np.sqrt(fz_u * fz_u + fz_v * fz_v + n_z * n_z) * ray_norm)
+    _gradient(z, axis=1, out=fz_u)
+    _gradient(z, axis=0, out=fz_v)
+    fz_u *= f
+    fz_v *= f
+    n_z = np.add(z, np.multiply(a, fz_u, out=term), out=out)
+    n_z += np.multiply(b, fz_v, out=term)
+    fz_u *= fz_u
+    fz_u += np.multiply(fz_v, fz_v, out=fz_v)
+    n_z *= n_z
+    n_z += fz_u
+    np.sqrt(n_z, out=n_z)
+    n_z *= ray_norm
+    return np.divide(z, n_z, out=n_z)
 
 
-def sigma_m(cos: np.ndarray, noise: DepthNoise = NOISE) -> np.ndarray:
+def sigma_m(
+    cos: np.ndarray, noise: DepthNoise = NOISE, out: np.ndarray | None = None
+) -> np.ndarray:
     """Standard deviation of the depth for given cosines of incidence. Same shape, m."""
-    cos2 = cos * cos
-    tan2 = (1.0 - cos2) / np.maximum(cos2, np.float32(noise.tan2_min_cos2))
-    return noise.sigma0_m + np.clip(noise.sigma_tan2_m * tan2, 0.0, noise.sigma_extra_max_m)
+    cos2 = np.multiply(cos, cos)
+    tan2 = np.subtract(1.0, cos2, out=out)
+    np.maximum(cos2, np.float32(noise.tan2_min_cos2), out=cos2)
+    tan2 /= cos2
+    tan2 *= np.float32(noise.sigma_tan2_m)
+    np.clip(tan2, 0.0, noise.sigma_extra_max_m, out=tan2)
+    tan2 += np.float32(noise.sigma0_m)
+    return tan2
 
 
 def noisy_depth_m(
@@ -84,12 +105,16 @@ def noisy_depth_m(
     Returns:
         Shape (height, width), float32, m.
     """
-    cos = incidence_cos(depth_m, focal_px)
-    gauss = rng.standard_normal(depth_m.shape, dtype=np.float32)
-    chance = rng.random(depth_m.shape, dtype=np.float32)
-    reported = (depth_m + sigma_m(cos, noise) * gauss).astype(np.float32, copy=False)
-    missing = (cos < noise.dropout_cos) & (chance < noise.dropout_p)
-    reported[missing | (depth_m > noise.depth_max_m)] = np.nan
+    cos, sigma, chance = _scratch(*depth_m.shape)[3:]
+    incidence_cos(depth_m, focal_px, out=cos)
+    reported = rng.standard_normal(depth_m.shape, dtype=np.float32)
+    rng.random(dtype=np.float32, out=chance)
+    reported *= sigma_m(cos, noise, out=sigma)
+    reported += depth_m.astype(np.float32, copy=False)
+    missing = cos < noise.dropout_cos
+    missing &= chance < noise.dropout_p
+    missing |= depth_m > noise.depth_max_m
+    np.copyto(reported, np.nan, where=missing)
     return reported
 
 
@@ -102,11 +127,15 @@ def _rays(height: int, width: int, focal_px: float) -> tuple[np.ndarray, np.ndar
     return a.astype(np.float32), b.astype(np.float32), norm.astype(np.float32)
 
 
-def _gradient(z: np.ndarray, axis: int) -> np.ndarray:
+@functools.lru_cache(maxsize=4)
+def _scratch(height: int, width: int) -> list[np.ndarray]:
+    """Room for one picture at a time: fresh arrays of this size cost more than what is computed in them."""
+    return [np.empty((height, width), np.float32) for _ in range(6)]
+
+
+def _gradient(z: np.ndarray, axis: int, out: np.ndarray) -> None:
     """Difference per pixel along an axis; like `numpy.gradient` with unit spacing, in float32."""
-    z = np.moveaxis(z, axis, 0)
-    out = np.empty_like(z)
+    z, out = np.moveaxis(z, axis, 0), np.moveaxis(out, axis, 0)
     np.subtract(z[2:], z[:-2], out=out[1:-1])
     out[1:-1] *= np.float32(0.5)
     out[0], out[-1] = z[1] - z[0], z[-1] - z[-2]
-    return np.moveaxis(out, 0, axis)

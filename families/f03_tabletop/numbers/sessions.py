@@ -12,6 +12,7 @@ from families.f03_tabletop.numbers.texts import INSTRUCTIONS
 from rle.service.adapter import (
     ActionPart,
     ArgSpec,
+    EventKey,
     ExtraOp,
     ObservationKey,
     PhaseSpec,
@@ -159,10 +160,18 @@ HIDDEN_FACTS = [
 ]
 TABLETOP_FACTS = {
     "side_cameras": {
-        "frame": "mobilebase0_support (moves with the base)",
+        "names": ["left", "right"],
+        "frame": "base_pos, base_quat (moves with the base)",
         "position_m": [list(c.SIDE_CAMERA_XYZ_M), [c.SIDE_CAMERA_XYZ_M[0], -c.SIDE_CAMERA_XYZ_M[1], c.SIDE_CAMERA_XYZ_M[2]]],
         "quat_wxyz": [list(c.LEFT_CAMERA_WXYZ), list(c.RIGHT_CAMERA_WXYZ)],
         "fovy_deg": c.SIDE_FOVY_DEG,
+    },
+    "wrist_camera": {
+        "names": ["wrist"],
+        "frame": "eef_pos, eef_quat (moves with the hand)",
+        "position_m": [list(c.WRIST_CAMERA_XYZ_M)],
+        "quat_wxyz": [list(c.WRIST_CAMERA_WXYZ)],
+        "fovy_deg": c.WRIST_FOVY_DEG,
     },
     "table": {"top_z_m": t.TABLE.top_z_m, "size_m": list(t.TABLE.size_m)},
 }  # fmt: skip
@@ -181,6 +190,17 @@ SUBMIT_OP = ExtraOp(
 )  # fmt: skip
 
 
+BALANCE_EVENTS = (
+    EventKey(name="weighings", help="weighings counted so far; with every step"),
+    EventKey(name="locked", help="whether the beam is locked after `beam`"),
+)
+CUBE_EVENTS = (
+    EventKey(name="turns", help="quarter turns counted so far; with every step"),
+    EventKey(name="unclassified", help="transitions so far that are no single turn"),
+    EventKey(name="recoveries", help="calls of `recover_drop` so far, with each of them"),
+)
+
+
 def _attempt(**changes: Any) -> PhaseSpec:
     fields: dict[str, Any] = {
         "name": "attempt", "kind": "attempt", "trials": 1, "steps": c.BUDGET_STEPS,
@@ -197,13 +217,15 @@ def session(slug: str) -> SessionSpec:
         "phases": (_attempt(),),
     }  # fmt: skip
     if slug == "balance":
-        fields |= {"observation": BALANCE_KEYS, "extra_ops": (BEAM_OP,)}
+        fields |= {"observation": BALANCE_KEYS, "extra_ops": (BEAM_OP,),
+                   "events": BALANCE_EVENTS}  # fmt: skip
     if slug == "pocket-cube":
         fields |= {
             "action_dim": 14, "action_layout": CUBE_LAYOUT, "observation": CUBE_KEYS,
             "cameras": ("front",), "depth_cameras": ("front",), "has_move": False,
             "calibration": {"front": FRONT_FACTS, "cube_start_m": list(o.CUBE_START_M)},
             "phases": (_attempt(reset="forfeit", reset_cost=0),), "extra_ops": (RECOVER_OP,),
+            "events": CUBE_EVENTS,
         }  # fmt: skip
     if slug == "hidden-com":
         phase = _attempt(

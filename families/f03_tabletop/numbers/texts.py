@@ -20,7 +20,10 @@ _RESET = "`reset()` costs 1 step and puts the same scene back; steps used stay u
 _ROBOT = (
     "The robot is a Panda arm on a mobile base beside the table (top at z 0.90 m, x -0.35 to 0.35, y -0.80 to 0.80). "
     "From its start it reaches about 0.75 m for top-down grasps; drive the base for more (base values below about 0.35 "
-    "do not move it). `move` drives the gripper site towards a world pose with base and torso still."
+    "do not move it). `move` drives the gripper site towards a world pose with base and torso still; as `quat_xyzw`, "
+    "(0.7071, 0.7071, 0, 0) points the gripper straight down, fingers closing along y. "
+    f"The hand covers about {c.MOVE_PACE_M:g} m in ten steps. Where it stays short of a pose, that is out of reach or a joint is at its "
+    f"limit; leave by way of an easy pose such as {c.FREE_POSE_M}."
 )
 TITLES = {
     "tower": "Build the tallest tower",
@@ -65,7 +68,9 @@ BALANCE = (
     + _ROBOT
     + f"\n\nThe cubes have an edge of {2 * t.CUBE_HALF_M:g} m; eight weigh {t.CUBE_MASS_KG:g} kg, one {t.HEAVY_FACTOR:g} times that. The "
     f"balance stands at ({t.BEAM.base_m[0]:g}, {t.BEAM.base_m[1]:g}); its pans hang at y {t.BEAM.base_m[1] - t.BEAM.beam_half_m[1]:g} and "
-    f"{t.BEAM.base_m[1] + t.BEAM.beam_half_m[1]:g}. The mat is centred at ({t.MAT.centre_m[0]:g}, {t.MAT.centre_m[1]:g}).\n\n"
+    f"{t.BEAM.base_m[1] + t.BEAM.beam_half_m[1]:g}, round plates of radius {t.BEAM.plate_radius_m:g} m with a rim of {t.BEAM.rim_height_m:g} m, "
+    f"what they hang by is drawn and touches nothing. The mat is centred at ({t.MAT.centre_m[0]:g}, {t.MAT.centre_m[1]:g}), {2 * t.MAT.half_m[0]:g} m wide, its top "
+    f"{1000 * 2 * t.MAT.half_m[2]:g} mm above the table.\n\n"
     "The beam has a lock and starts locked. `call('beam', locked=False)` releases it, `locked=True` brings it level over "
     f"{t.BEAM.lock_steps} steps; each costs 1 step, in which the robot holds still. Release is refused while the robot touches the balance or a cube "
     "on it; such a touch while it is released locks it at once. The arm cannot weigh: a held cube's weight is compensated. "

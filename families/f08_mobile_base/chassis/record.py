@@ -3,13 +3,13 @@
 Masses, gains, frictions, wheels and the battery's contents of the file are never used.
 """
 
-import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 
 import mujoco
 import numpy as np
 
 from families.f08_mobile_base import spec
+from families.f08_mobile_base.chassis import text
 from rle.contracts import MjcfContract
 from rle.errors import InvalidSubmission
 
@@ -98,29 +98,9 @@ def canonical_text(data: bytes) -> str:
     """The accepted part of a chassis file of one's own.
 
     Raises:
-        InvalidSubmission: `mjcf.xml`, `mjcf.element` or `mjcf.attribute`.
+        InvalidSubmission: `file.size` or `mjcf.*`, with the line.
     """
-    try:
-        root = ET.fromstring(data)
-    except ET.ParseError as error:
-        raise InvalidSubmission("mjcf.xml", line=error.position[0], fact=error.msg) from None
-    for parent in list(root.iter()):
-        for child in [c for c in parent if c.tag in CONTRACT.drop_elements]:
-            parent.remove(child)
-    for element in root.iter():
-        where, dropped = {"line": 0, "tag": element.tag}, CONTRACT.drop_attributes
-        if element.tag not in CONTRACT.elements:
-            allowed = ", ".join(CONTRACT.elements)
-            raise InvalidSubmission("mjcf.element", parent="the file", allowed=allowed, **where)
-        known = CONTRACT.elements[element.tag]
-        for name in list(element.attrib):
-            if name in dropped.get(element.tag, ()) or (element.tag, name) == ("mujoco", "model"):
-                del element.attrib[name]
-            elif name not in known:
-                raise InvalidSubmission(
-                    "mjcf.attribute", name=name, allowed=", ".join(known) or "none", **where
-                )
-    return ET.tostring(root, encoding="unicode")
+    return text.accepted(data, CONTRACT)
 
 
 def read_canonical(data: bytes) -> Record:

@@ -53,6 +53,10 @@ NUMBER_MAX = 1e4
 """Largest accepted magnitude of a number in the file."""
 
 
+DEPTH_MAX = 40
+"""Deepest accepted nesting of elements."""
+
+
 class Refused(Exception):
     """The file cannot be used at all."""
 
@@ -96,6 +100,9 @@ def parse(xml: bytes) -> Node:
 
     def start(tag: str, attributes: dict[str, str]) -> None:
         node = Node(tag, attributes, parser.CurrentLineNumber, [])
+        if len(stack) > DEPTH_MAX:
+            message = f"line {node.line}: nested more than {DEPTH_MAX} elements deep"
+            raise Refused("load.depth", tag, message)
         _check_element(node)
         stack[-1].children.append(node)
         stack.append(node)

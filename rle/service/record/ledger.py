@@ -42,6 +42,9 @@ Kind = Literal[
 ]  # fmt: skip
 
 
+_payload_decoder = msgspec.json.Decoder()
+
+
 class Record(msgspec.Struct, frozen=True):
     """One parsed line."""
 
@@ -52,7 +55,7 @@ class Record(msgspec.Struct, frozen=True):
     prev: str
 
     def payload(self) -> dict[str, Any]:
-        return msgspec.json.decode(self.p)
+        return _payload_decoder.decode(self.p)
 
 
 class LedgerFull(Exception):

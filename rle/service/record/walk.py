@@ -4,7 +4,7 @@ The broker uses it to resume after a crash, the verifier to check that every cha
 follows from the rules. Both use the same `Meter` and `Phases` as the live session.
 """
 
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -61,6 +61,8 @@ class Walk:
         self.meter = Meter(spec.phases[0])
         self.opening: dict[str, Any] = {}
         self.ids: set[str] = set()
+        self.lost: set[str] = set()
+        """Charged requests whose effect is unknown."""
         self.pending: str | None = None
         self.last_id: str | None = None
         self.last_done = True
@@ -78,6 +80,7 @@ class Walk:
         """Bytes and digest of `actions.f32`."""
         self.seal: dict[str, Any] | None = None
         self._t_mark: float | None = None
+        self._takes = {kind: getattr(self, f"_on_{kind}") for kind in get_args(Kind)}
 
     @property
     def trial(self) -> TrialRecord | None:
@@ -106,7 +109,7 @@ class Walk:
             raise RuleBroken("ledger.sequence", i, f"{kind} before the charge's confirm")
         self._clock(kind, t)
         try:
-            getattr(self, f"_on_{kind}")(i, p)
+            self._takes[kind](i, p)
         except KeyError as error:
             raise RuleBroken("ledger.sequence", i, f"{kind} lacks {error}") from None
         except OverBudget as error:
@@ -226,6 +229,7 @@ class Walk:
     def _abandon(self) -> None:
         if self.pending is not None:
             self.meter.abandon()
+            self.lost.add(self.pending)
             self.pending = None
 
     def _on_checkpoint(self, i: int, p: dict[str, Any]) -> None:

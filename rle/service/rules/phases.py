@@ -1,21 +1,17 @@
 """The order of phases and trials, and which request is allowed when. Pure: no clock, no file."""
 
 from rle.service.adapter import PhaseSpec, SessionSpec
-from rle.service.protocol import (
-    AnyRequest,
-    Call,
-    EndDevelopment,
-    Ended,
-    Finish,
-    ListTasks,
-    Move,
-    Observe,
-    Reset,
-    Step,
-)
+from rle.service.protocol import AnyRequest, Call, Ended, Move, Reset, Step
 
 FINISHED = "finished"
 """Name of the state after the last phase."""
+
+
+BUILT_IN = frozenset(
+    {"status", "task_info", "list_tasks", "observe", "step", "move", "reset", "finish",
+     "end_development"}
+)  # fmt: skip
+"""Operations of the protocol itself; a family's own go by `call`."""
 
 
 class NotAllowed(Exception):
@@ -35,6 +31,7 @@ class Phases:
         self.live = False
         self.ended: Ended | None = None
         self._opened = 0
+        self._allowed = self._operations()
 
     @property
     def current(self) -> PhaseSpec | None:
@@ -102,12 +99,16 @@ class Phases:
         if self.current is not None:
             self._index += 1
             self._opened = 0
+            self._allowed = self._operations()
             if self.current is not None:
                 self.trial, self.ended = None, None
         return self.name
 
     def allowed(self) -> tuple[str, ...]:
         """Names of the operations that this phase has."""
+        return self._allowed
+
+    def _operations(self) -> tuple[str, ...]:
         phase = self.current
         if phase is None:
             return ("status", "task_info")
@@ -126,12 +127,12 @@ class Phases:
     def check(self, request: AnyRequest) -> None:
         """Raises NotAllowed when the request has no place in this phase."""
         name = name_of(request)
+        allowed = ", ".join(self.allowed())
+        if isinstance(request, Call) and self.spec.extra(name) is None:
+            what = f"{name} is a method of the client" if name in BUILT_IN else f"{name} is unknown"
+            raise NotAllowed(f"call({name!r}): {what}; operations here: {allowed}")
         if name not in self.allowed():
-            known = isinstance(
-                request, (Call, EndDevelopment, Finish, ListTasks, Move, Observe, Reset, Step)
-            )
-            what = f"{name} is not allowed in phase {self.name}" if known else f"{name} is unknown"
-            raise NotAllowed(f"{what}; allowed: {', '.join(self.allowed())}")
+            raise NotAllowed(f"{name} is not allowed in phase {self.name}; allowed: {allowed}")
 
 
 def name_of(request: AnyRequest) -> str:

@@ -76,7 +76,9 @@ def observe(look: ObserveSpec, spec: SessionSpec) -> ObserveSpec:
         raise BadRequest(f"depth is not offered by these cameras; cameras with depth: {offered}")
     width, height = look.width_px, look.height_px
     if min(width, height) < 0 or max(width, height) > MAX_IMAGE_PX:
-        raise BadRequest(f"image of {width} x {height} px; sides are 1 to {MAX_IMAGE_PX} px")
+        raise BadRequest(
+            f"width_px is {width}, height_px {height}; sides are 1 to {MAX_IMAGE_PX} px, 0 is the default"
+        )
     side = width or height or spec.default_px
     return ObserveSpec(
         cameras=look.cameras, width_px=width or side, height_px=height or side, depth=look.depth
@@ -112,7 +114,8 @@ def extra(request: Call, op: ExtraOp) -> None:
     wanted = {arg.name: arg for arg in op.args}
     if request.args.keys() != wanted.keys():
         given = ", ".join(sorted(request.args)) or "none"
-        raise BadRequest(f"{op.name} takes {', '.join(wanted) or 'no arguments'}; given: {given}")
+        takes = ", ".join(f"{arg.name} ({arg.type})" for arg in op.args) or "no arguments"
+        raise BadRequest(f"{op.name} takes {takes}; given: {given}")
     for name, value in request.args.items():
         arg = wanted[name]
         if type(value).__name__ != arg.type and not (arg.type == "float" and type(value) is int):

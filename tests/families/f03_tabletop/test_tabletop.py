@@ -9,6 +9,7 @@ import pytest
 from families.f03_tabletop import instances, metrics, tabletop, task
 from families.f03_tabletop import spec as s
 from rle.service.adapter import BadRequest, TrialPlan
+from rle.sim.robosuite_robot import rotation_of
 
 pytestmark = pytest.mark.xdist_group("f03")
 GAP_M = 1e-4
@@ -360,3 +361,54 @@ def test_the_model_carries_the_spec(balance):
     assert model.joint(tabletop.BEAM_HINGE).range[1] == pytest.approx(s.BEAM.range_rad)
     assert model.opt.cone == mujoco.mjtCone.mjCONE_ELLIPTIC
     assert model.opt.timestep * s.SUBSTEPS == pytest.approx(1.0 / s.CONTROL_HZ)
+
+
+def test_declared_cameras_are_those_of_the_model(balance):
+    """What the agent is told of a camera's pose, composed with the observation, is where it is."""
+    facts = s.SESSIONS["f03/balance"].calibration
+    state, data, model = balance.state(), balance.ready.data, balance.ready.model
+    frames = {"side_cameras": ("base_pos", "base_quat"), "wrist_camera": ("eef_pos", "eef_quat")}
+    for group, (position, quat) in frames.items():
+        origin, axes = state[position], rotation_of(state[quat])
+        told = facts[group]
+        for name, at, wxyz in zip(
+            told["names"], told["position_m"], told["quat_wxyz"], strict=True
+        ):
+            camera = balance.camera_names.get(name, name)
+            assert data.camera(camera).xpos == pytest.approx(origin + axes @ at, abs=1e-6)
+            own = rotation_of(np.array(wxyz)[[1, 2, 3, 0]])
+            assert data.camera(camera).xmat.reshape(3, 3) == pytest.approx(axes @ own, abs=1e-6)
+            assert model.camera(camera).fovy[0] == pytest.approx(told["fovy_deg"])
+
+
+def test_events_of_a_reply_are_declared(balance):
+    declared = {event.name for event in s.SESSIONS["f03/balance"].events}
+    told = {**balance.step(np.zeros(12)).events, **balance.extra("beam", {"locked": True}).events}
+    assert told.keys() == declared
+
+
+def test_the_told_quaternion_points_down_and_closes_along_y():
+    axes = rotation_of(np.array([0.7071, 0.7071, 0.0, 0.0]))
+    assert "(0.7071, 0.7071, 0, 0) points the gripper straight down" in s.INSTRUCTIONS["balance"]
+    assert axes[:, 2] == pytest.approx([0, 0, -1], abs=1e-4), "z approaches"
+    assert axes[:, 0] == pytest.approx([0, 1, 0], abs=1e-4), "x closes"
+
+
+def drive_to(adapter, position, steps):
+    """`move` with the hand pointing down; returns the hand's position, m."""
+    quat = np.array([math.sqrt(0.5), math.sqrt(0.5), 0.0, 0.0])
+    for _ in range(steps):
+        adapter.step(np.clip(adapter.move_action(np.array(position), quat, -1.0), -1.0, 1.0))
+    return adapter.state()["eef_pos"].copy()
+
+
+def test_move_has_the_pace_and_the_free_pose_that_are_told(fresh):
+    drive_to(fresh, s.FREE_POSE_M, 30)
+    way = (-0.1, -0.45, 1.2)
+    first = drive_to(fresh, way, 8)
+    second = drive_to(fresh, way, 10)
+    assert np.linalg.norm(second - first) == pytest.approx(s.MOVE_PACE_M, rel=0.1)
+    near = (-0.25, -0.36, 1.03)
+    drive_to(fresh, (0.15, 0.17, 1.35), 40)
+    drive_to(fresh, s.FREE_POSE_M, 60)
+    assert np.linalg.norm(drive_to(fresh, near, 60) - near) < 0.01

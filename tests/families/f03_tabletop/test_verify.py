@@ -18,7 +18,7 @@ from rle.seeds import PRACTICE_SALT
 from rle.service import embedded
 from rle.service.adapter import StepOutcome
 from rle.service.client import BadRequestError, StaleTrialError
-from rle.service.course import Profile
+from rle.service.course import Course, Profile
 from rle.service.record import SigningKey
 
 EVIDENCE = {
@@ -252,10 +252,11 @@ def forge(tmp_path, deployment, kind):
         from rle.service.session import Session
         from rle.service.supervisor import InProcess
 
-        session = Session(
+        course = Course(
             spec, hand, InProcess(spec, adapter), key=key, salt=SALT, profile=deployed(),
             session_index=1,
         )  # fmt: skip
+        session = Session(course)
         session.start()
         session.seal("collected")
         session.close()
@@ -288,6 +289,9 @@ def test_a_forged_hand_over_scores_nothing(tmp_path, deployment, kind, codes):
     code, flat, report = grade("f03/tower", hand, tmp_path / "out", *deployment[1])
     assert code == 0 and flat["reward"] == 0.0
     assert report.outcome == "invalid_submission" and code_of(report) in codes
+    if code_of(report).startswith("ledger."):
+        assert flat["ledger_ok"] == 0.0
+        assert report.extra["ledger_reason"] == report.errors[0].message
 
 
 def test_a_lost_machine_is_nobodys_zero(tmp_path, deployment):
@@ -296,3 +300,23 @@ def test_a_lost_machine_is_nobodys_zero(tmp_path, deployment):
     code, flat, report = grade("f03/tower", hand, tmp_path / "out", *deployment[1])
     assert code == 3 and flat is None
     assert (report.outcome, code_of(report)) == ("infrastructure_error", "ledger.broker")
+
+
+def test_a_scene_that_the_service_could_not_open_is_nobodys_zero(tmp_path):
+    class OneBox(Answering):
+        def open_trial(self, plan):
+            if plan.trial == 1:
+                raise RuntimeError("no scene")
+            return super().open_trial(plan)
+
+    task = "f03/hidden-com"
+    profile = Profile(task=task, layout="practice", sync=False)
+    sim = embedded.open(
+        s.SESSIONS[task], folder=tmp_path / "hand", adapter=OneBox(task), profile=profile
+    )
+    with sim:
+        sim.step(np.zeros((1, 7)))
+        sim.call("submit", quadrant="A")
+    code, flat, report = grade(task, tmp_path / "hand", tmp_path / "out")
+    assert code == 3 and flat is None
+    assert (report.outcome, code_of(report)) == ("infrastructure_error", "ledger.simulator")

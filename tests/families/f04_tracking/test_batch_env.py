@@ -1,6 +1,7 @@
 """The training environment measures what scoring measures, and pays what the card says."""
 
 import dataclasses
+import re
 
 import gymnasium
 import numpy as np
@@ -12,6 +13,7 @@ from families.f04_tracking import batch_env, draws, metrics, policy, spec, task
 from families.f04_tracking.batch_env import TrackingEnv
 from families.f04_tracking.reference import load_clip
 from rle import registry
+from rle.errors import SimulationError
 from rle.sim.batch import State
 
 NOTHING = spec.Profile(dynamics=False, terrain=False, init=False, push=False, noise=False)
@@ -41,7 +43,7 @@ def test_observation_is_that_of_scoring_on_recorded_states():
             torch.tensor(scored.data.qvel[None]),
         )
         e.frame[:], e.action = scored.frame, last
-        e._read()
+        e.measure()
         frame = e._observe()["policy"].numpy()
         assert frame == pytest.approx(scored.observe(), abs=2e-5)
 
@@ -86,7 +88,7 @@ def test_latency_is_exactly_the_draw(latency):
         action = rng.normal(0, 0.3, (1, spec.ACTION_DIM))
         scored._action[k] = action
         e.previous_action, e.action = e.action, torch.tensor(action, dtype=torch.float32)
-        assert e._targets_to_ctrl()[0].numpy() == pytest.approx(scored.joint_target(k), abs=1e-6)
+        assert e.controls()[0].numpy() == pytest.approx(scored.joint_target(k), abs=1e-6)
         e.episode_length_buf += 1
 
 
@@ -111,15 +113,25 @@ def test_finished_robots_restart_and_their_history_is_empty():
     assert (observation["policy"][1, : spec.OBS_DIM] != 0).any()
 
 
-def test_start_bins_are_a_distribution_that_prefers_failures():
+def test_a_reset_leaves_the_given_actions_alone():
+    e = env(2)
+    e.frame[0] = e.last_frame - 1  # ends in this step
+    actions = torch.ones(2, spec.ACTION_DIM)
+    _, _, dones, _ = e.step(actions)
+    assert dones[0] == 1 and (e.action[0] == 0).all()
+    assert (actions == 1).all()
+
+
+def test_episodes_start_more_often_where_robots_fall():
     e = env(1)
-    uniform = e.start_probabilities()
-    assert torch.allclose(uniform, torch.full_like(uniform, 1 / len(uniform)))
+    assert e.starts.probabilities().unique().numel() == 1  # nothing has failed yet
     for _ in range(50):
         e.frame[:] = 320  # bin 6 of 1 s
-        e._count_failures(torch.tensor([True]))
-    p = e.start_probabilities()
-    assert p.sum().item() == pytest.approx(1.0)
+        qpos, qvel = torch.tensor(CLIP.qpos[[320]]), torch.tensor(CLIP.qvel[[320]])
+        qpos[0, 2] += 0.5
+        e.place(torch.tensor([320]), qpos, qvel)
+        e.step(torch.zeros(1, spec.ACTION_DIM))
+    p = e.starts.probabilities()
     assert p.argmax().item() == 6
     assert p.min().item() == pytest.approx(spec.START_SAMPLING.uniform_share / len(p))
 
@@ -158,21 +170,48 @@ def test_vector_environment_of_gymnasium():
     made.close()
 
 
+def standing(n: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Frames, qpos and qvel of n robots whose soles press on the floor as they do under load.
+
+    In the clip the soles are at z = 0 to the last bit, where rounding decides whether a sole touches: a
+    change of 1e-7 then moves joints by up to 3e-2 rad within one control step, in plain MuJoCo against itself.
+    """
+    frames = torch.arange(n) * 50
+    qpos, qvel = torch.tensor(CLIP.qpos[frames]), torch.tensor(CLIP.qvel[frames])
+    qpos[:, 2] -= 0.0004  # depth of a standing sole, measured
+    return frames, qpos, qvel
+
+
 @pytest.mark.slow
 def test_warp_cpu_parity_from_standing_contact():
-    """Joint angles of the two backends differ by at most 1e-4 rad over 0.3 s."""
+    """Joint angles of the two backends differ by at most 1e-4 rad over 0.3 s, 16 worlds."""
     pytest.importorskip("mujoco_warp")
-    made = [TrackingEnv(CLIP, 4, backend=k, randomise=NOTHING, seed=1) for k in ("mjc", "warp-cpu")]
-    for e in made:
-        frames = torch.tensor([0, 0, 100, 200])
-        e.frame[:] = e.start_frame[:] = frames
-        e.sim.reset(
-            torch.arange(4), torch.tensor(CLIP.qpos[frames]), torch.tensor(CLIP.qvel[frames])
-        )
+    n = 16
+    made = [TrackingEnv(CLIP, n, backend=k, randomise=NOTHING) for k in ("mjc", "warp-cpu", "mjc")]
+    frames, qpos, qvel = standing(n)
+    changed = qpos + 1e-7 * torch.randn(qpos.shape, generator=torch.Generator().manual_seed(3))
+    for e, q in zip(made, (qpos, qpos, changed), strict=True):
+        e.place(frames, q, qvel)
     rng = torch.Generator().manual_seed(0)
     for _ in range(15):
-        action = 0.2 * torch.randn(4, spec.ACTION_DIM, generator=rng)
+        action = 0.1 * torch.randn(n, spec.ACTION_DIM, generator=rng)
         for e in made:
             e.step(action)
-    a, b = (e.state.qpos[:, 7:] for e in made)
-    assert (a - b).abs().max().item() <= 1e-4
+    mjc, warp, again = (e.state.qpos[:, 7:] for e in made)
+    assert (mjc - again).abs().max().item() <= 5e-5  # the motion is no knife's edge
+    assert (mjc - warp).abs().max().item() <= 1e-4
+
+
+@pytest.mark.slow
+def test_a_buffer_too_small_names_the_size_that_is_enough():
+    pytest.importorskip("mujoco_warp")
+    e = TrackingEnv(CLIP, 2, backend="warp-cpu", randomise=NOTHING, njmax=40, auto_reset=False)
+    e.place(*standing(2))
+    with pytest.raises(SimulationError) as caught:
+        for _ in range(batch_env.OVERFLOW_CHECK_STEPS):
+            e.step(torch.zeros(2, spec.ACTION_DIM))
+    assert caught.value.code == "sim_overflow"
+    found = re.search(
+        r"2 of 2 worlds exceeded njmax=40 at step 50; rerun with njmax >= (\d+)", str(caught.value)
+    )
+    assert found and int(found[1]) > 100 and e.overflow_worlds == 2

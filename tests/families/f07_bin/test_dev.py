@@ -2,11 +2,13 @@
 
 import json
 
+import numpy as np
 import pytest
 
-from families.f07_bin import dev, spec
+from families.f07_bin import dev, piles, scene, spec
 from rle.errors import InvalidSubmission, UserError
 from rle.verify_api import TrialFault
+from train_baselines.oracles.f07_arm import Arm
 
 HOLD = """
 import numpy as np
@@ -64,8 +66,6 @@ def test_a_bad_answer_is_a_fault_with_words(submission, answer, words):
 
 
 def _state():
-    import numpy as np
-
     from families.f07_bin.task import STATE
 
     return [np.zeros(a.shape, a.dtype) for a in STATE]
@@ -103,3 +103,55 @@ def test_json_and_channels(submission, capsys):
     assert dev.main(args) == 0
     row = json.loads(capsys.readouterr().out)
     assert row["cleared"] == 0.0 and row["faults"] == 0.0 and row["ticks"] == 2.0
+
+
+SLAMMER = """
+import numpy as np
+
+PLAN = {plan!r}
+
+class Slammer:
+    def reset(self, cell_spec, seed):
+        self.steps = [(np.array(q), on, n) for q, on, n in PLAN]
+
+    def act(self, obs):
+        q, on, n = self.steps[0]
+        if n == 1 and len(self.steps) > 1:
+            self.steps.pop(0)
+        else:
+            self.steps[0] = q, on, n - 1
+        return np.append(q, on)
+
+def make_policy():
+    return Slammer()
+"""
+
+
+def test_events_explain_every_penalty_of_a_bad_policy(submission, tmp_path, capsys):
+    """It slams the head into the heap, lifts what sticks, and lets go of it over the floor."""
+    streams = piles.public_streams("design", 35)
+    poses = piles.draw(streams, spec.DESIGN_PILES[35]).poses
+    x, y = poses[np.argmax(poses[:, 2]), :2]
+    arm = Arm(scene.model_xml(), np.array(spec.ARM_HOME_RAD))
+    places = (((x, y, 0.45), 255.0, 20), ((x, y, 0.0), 255.0, 15), ((x, y, 0.45), 255.0, 30),
+              ((0.55, 0.05, 0.45), 255.0, 30), ((0.55, 0.05, 0.45), 0.0, 20))  # fmt: skip
+    plan = [(arm.solve(np.array(at)).tolist(), on, n) for at, on, n in places]
+    file = tmp_path / "events.jsonl"
+    folder = submission(text=SLAMMER.format(plan=plan))
+    args = ["run", str(folder), "--pile", "35", "--seconds", "5.75", "--events", str(file)]
+    assert dev.main([*args, "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    count = {
+        kind: sum(e["kind"] == kind for e in events) for kind in ("floor", "damage", "bin_hit")
+    }
+    assert count == {k: row[k2] for k, k2 in zip(count, ("floor", "damage", "bin_hits"))}
+    assert count["floor"] >= 1 and count["damage"] + count["bin_hit"] >= 1, count
+    for event in events:
+        if event["kind"] in ("damage", "bin_hit"):
+            assert event["window_n"] > event["limit_n"] == 700.0
+            assert event["contacts"][0]["geoms"] and event["contacts"][0]["force_n"] > 0.0
+        if event["kind"] == "floor":
+            assert event["pose"][2] < event["limit_m"] and event["part"] >= 0
+    dropped = next(e for e in events if e["kind"] == "floor")
+    assert dropped["last_release_s"] is not None, "it tells when the magnet let go of it"

@@ -46,7 +46,7 @@ def test_number_of_parts_covers_its_range():
     assert counts == set(range(12, 17))
 
 
-@pytest.mark.parametrize("pitch_m", [0.0215, 0.019])
+@pytest.mark.parametrize("pitch_m", [0.0215, 0.0207, 0.019])
 def test_nested_columns_do_not_fly_apart(pitch_m):
     # Two columns of eight brackets inside each other, free and overlapping: at most a free fall's speed.
     poses = np.zeros((16, 7))

@@ -1,9 +1,11 @@
 """Contract, channels, gates and result of f07, and both shipped submissions in real sandboxed workers."""
 
+import dataclasses
 import json
 import math
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from families.f07_bin import figures, piles, scene, spec, verify
 from rle import registry
 from rle.errors import InvalidSubmission
 from rle.report import Report, Row, flat_reward
+from rle.verify_api import Trial
 from tests.families.f07_bin.cells import FAR, UPRIGHT
 from verifier.context import Context, Settings
 from verifier.hidden import read_salt
@@ -219,6 +222,31 @@ def test_a_second_run_that_behaves_differently_closes_determinism(short, context
     body = "import time; home[0] += 0.3 * (time.monotonic_ns() % 1000) / 1000; return home"
     result = verify.verify(context(make_submission(tmp_path, body)))
     assert not result.gates["determinism"] and result.score <= spec.SMOKE_CAP
+
+
+CLOCKS = ("reset_s", "act_s", "render_s", "physics_s")
+
+
+def measured(rows: list[Row]) -> list[Row]:
+    """Rows without what a clock measured."""
+    return [
+        msgspec.structs.replace(
+            row, wall_s=0.0, policy_s=0.0,
+            metrics={k: v for k, v in row.metrics.items() if k not in CLOCKS},
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+def test_the_number_of_jobs_changes_no_row(context, tmp_path):
+    """Two real piles for a second, in this process and in four."""
+    ctx = context(make_submission(tmp_path, "home[0] += 0.02 * self.n; return home"))
+    params = {"channels": [], "ticks": 20}
+    trials = [Trial(id=f"t{i:02d}", index=i, params=params) for i in range(2)]
+    one = ctx.map_trials(verify.run_trial, trials)
+    four = Context(dataclasses.replace(ctx.settings, jobs=4)).map_trials(verify.run_trial, trials)
+    assert measured(one) == measured(four)
+    assert [row.metrics["ticks"] for row in one] == [20.0, 20.0] and one[0].series
 
 
 def test_what_cannot_be_loaded_is_invalid(short, context, tmp_path):

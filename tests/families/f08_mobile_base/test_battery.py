@@ -132,6 +132,16 @@ def test_margin_at_rest_is_that_of_the_wheel_rectangle(standing):
     assert last == pytest.approx(expected, abs=0.02)
 
 
+def test_force_angle_at_rest_is_that_of_the_nearest_edge(standing):
+    """At rest f is the weight: theta = atan(d / h) and |l| = hypot(d, h), d the static margin."""
+    last = standing.n_steps - 1
+    (d,) = standing.static_margin_m(np.array([last]))
+    height = standing.centre_m[last, 2] - np.nanmean(standing.support_m[last, :, 2])
+    weight_n = standing.robot.model.body_subtreemass[standing.robot.base] * 9.81
+    closed_form = math.atan2(d, height) * weight_n * math.hypot(d, height)
+    assert standing.force_angle[last] == pytest.approx(closed_form, rel=0.01)
+
+
 def test_a_slope_moves_the_margin_by_h_tan(standing):
     """Leaning gravity by a moves the projection by h tan(a), h over the contacts."""
     robot = scene.compose(

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from families.f08_mobile_base import battery, contacts, scene, shelf, spec
+from rle.errors import UserError
 from rle.paths import assets_dir
 from rle.verify_api import TrialFault
 from tests.families.f08_mobile_base.designs import COMPACT, ORACLE, built
@@ -127,6 +128,12 @@ def test_bad_actions_end_the_trial(robot, answer, code):
         assert trial.detail == code
 
 
+def test_a_file_without_the_factory_is_told_what_is_missing(tmp_path):
+    (tmp_path / "controller.py").write_text("x = 1\n")
+    with pytest.raises(UserError, match=r"no make_controller\(\); it returns an object with reset"):
+        shelf.LocalController(tmp_path / "controller.py")
+
+
 def test_commands_are_clipped_to_the_actuators(robot):
     seen = []
 
@@ -154,6 +161,17 @@ def test_context_is_what_the_instruction_promises(robot):
     again = mujoco.MjModel.from_xml_string(context["model_xml"])
     assert [again.actuator(i).name for i in range(again.nu)] == context["actuator_names"]
     assert context["qpos"][:3].tolist() == [-0.6, 0.0, 0.08]
+    for name in (
+        "dof_damping",
+        "dof_armature",
+        "dof_frictionloss",
+        "body_mass",
+        "actuator_gainprm",
+    ):
+        assert np.allclose(getattr(again, name), getattr(robot.model, name), rtol=1e-5), name
+    assert again.opt.disableflags == robot.model.opt.disableflags
+    # MuJoCo reads three damping numbers as a polynomial in the speed: there is one.
+    assert not again.dof_dampingpoly.any() and not robot.model.dof_dampingpoly.any()
     assert again.joint(context["base_joint"]).type[0] == mujoco.mjtJoint.mjJNT_FREE
     assert again.site(context["ee_site"]).id >= 0
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from families.f08_mobile_base import chassis, figures, metrics, pictures, spec, verify
+from rle.commands.verify import summary
 from rle.errors import InvalidSubmission
 from rle.report import Report, Row, flat_reward, read_report
 from rle.verify_api import Trial
@@ -32,6 +33,7 @@ def report_of(result) -> Report:
         task="f08/mobile-base", family_version="1.0.0", outcome=result.outcome, reward=result.score,
         raw_total=result.raw_total, gates=result.gates, metrics=result.metrics, rows=result.rows,
         practice=True, started_at="", finished_at="", wall_s=0.0, extra=result.extra,
+        flags=result.flags,
     )  # fmt: skip
     return read_report(msgspec.json.encode(report))
 
@@ -78,6 +80,31 @@ def test_cheats_in_the_text_are_refused(old, new, code):
     with pytest.raises(Fault) as fault:
         checked(XML.replace(old, new, 1))
     assert fault.value.code == code
+    with pytest.raises(InvalidSubmission) as ours:  # the development side says the same
+        chassis.canonical_text(XML.replace(old, new, 1).encode())
+    assert ours.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("<mujoco><worldbody>" + "<body>" * 20_000, "mjcf.depth"),
+        (
+            XML.replace("      <geom", '      <geom type="box" size="1 1 1"/>' * 500 + "<geom", 1),
+            "mjcf.count",
+        ),
+        (XML.replace('name="base"', 'name="bass"', 1), "mjcf.root"),
+        (XML.replace("<mujoco", "<robot", 1).replace("</mujoco", "</robot"), "mjcf.element"),
+        ("", "mjcf.xml"),
+    ],
+    ids=lambda v: v if v.startswith("mjcf") else "text",
+)
+def test_both_sides_refuse_what_cannot_be_read(text, code):
+    with pytest.raises(Fault) as fault:
+        checked(text)
+    with pytest.raises(InvalidSubmission) as ours:
+        chassis.canonical_text(text.encode())
+    assert fault.value.code == ours.value.code == code
 
 
 def test_all_perfect_trials_leave_the_chassis_to_decide():
@@ -150,6 +177,20 @@ def test_text_that_does_not_compile_scores_zero():
     assert "compile" in result.flags[0]
 
 
+def test_the_line_for_a_person_says_which_gate_is_closed(tmp_path):
+    text = XML.replace('size="0.14 0.09 0.04"', 'size="0 0 0"')
+    report = report_of(verify.verify(FakeContext({"robot.xml": text.encode()})))
+    assert "closed: S1.load, S1.structure; MuJoCo does not compile" in summary(report, tmp_path)
+    verify.media(None, _with_report(tmp_path, report))  # nothing to draw, and no error
+    fine = verify.verify(FakeContext({"robot.xml": XML.encode(), "controller.py": b""}))
+    assert "closed" not in summary(report_of(fine), tmp_path)
+
+
+def _with_report(folder, report):
+    (folder / "report.json").write_bytes(msgspec.json.encode(report))
+    return folder / "media"
+
+
 def first_shelf(trial) -> bool:
     return trial.group.startswith("panda/shelf-1kg") and trial.index == 0
 
@@ -172,6 +213,9 @@ def test_a_controller_that_fails_to_import_loses_integration_only():
     result = verify.verify(context)
     assert result.metrics["stage_integration"] == 0.0
     assert result.metrics["stage_validity"] == pytest.approx(0.15)
+    assert result.flags[0].startswith("integration scores 0") and "30" in result.flags[0]
+    # Two tries, not 75: no shelf trial starts it again.
+    assert {r.ended for r in result.rows if "shelf" in r.group} == {"no_submission"}
 
 
 class Counting:

@@ -1,17 +1,19 @@
 """The battery end to end: floors, refused and absent arms, and that both sides measure the same."""
 
+import contextlib
 import shutil
 from pathlib import Path
 
 import pytest
 
-from families.f09_gello import dev, figures, verify
+from families.f09_gello import dev, figures, scene, software, verify
 from families.f09_gello.devices import rows as table
+from families.f09_gello.mechanism.record import Record
 from families.f09_gello.spec import ARM_NAMES, CHECKPOINTS, OWN_CHECKPOINTS, TASKS, VALIDITY_WEIGHTS
 from rle.errors import InvalidSubmission, UnknownName, UserError
 from rle.paths import assets_dir
 from rle.report import Report
-from rle.verify_api import Trial
+from rle.verify_api import Trial, TrialFault
 from tests.families.f09_gello.fake import FakeContext
 
 ASSETS = assets_dir() / "gello"
@@ -115,6 +117,43 @@ def test_result_of_one_arm_of_three(tmp_path):
         practice=True, started_at="", finished_at="", wall_s=0.0,
     )  # fmt: skip
     assert sum(part.value for part in figures.parts(report)) == pytest.approx(result.score)
+
+
+def test_findings_are_told_before_anything_is_measured(tmp_path, capsys, monkeypatch):
+    folder = submission(tmp_path, ASSETS / "springs", ["ur5e", "xarm7"])
+    file = folder / "ur5e" / "lead.xml"
+    file.write_text(file.read_text().replace("<worldbody>", "<option/><worldbody>"))
+    monkeypatch.setattr(dev, "evaluate", lambda *args, **kwargs: [])
+    assert dev.main(["--submission", str(folder), "--arm", "ur5e", "--arm", "xarm7"]) == 0
+    told = capsys.readouterr().err
+    assert "ur5e: refused: option: line 7: <option> is not accepted" in told
+    assert "xarm7: 2 springs and 0 added parts are used" in told
+
+
+def test_broken_software_is_named_with_its_line(tmp_path):
+    (tmp_path / "ur5e").mkdir()
+    file = tmp_path / "ur5e" / "trim.py"
+    xml = scene.nominal_xml(Record("ur5e"))
+    for text, said in (("x = 1\ndef f(:\n", "SyntaxError, line 2"), ("\n1 / 0\n", "Error, line 2")):
+        file.write_text(text)
+        with pytest.raises(TrialFault, match=said):
+            software.LocalTrim(file, xml)
+
+
+def test_software_that_does_not_start_is_tried_twice(tmp_path):
+    context = FakeContext(submission(tmp_path, ASSETS / "springs", ["xarm7"]))
+    starts = []
+
+    class Broken:
+        def load(self, model_xml):
+            starts.append(model_xml)
+            raise TrialFault("timeout_call", "python.load", "30 s")
+
+    context.worker = lambda *args: contextlib.nullcontext(Broken())
+    runner = verify.Runner(context, "xarm7")
+    answers = [runner("<mujoco/>", lambda worker: pytest.fail("used")) for _ in range(6)]
+    assert answers == [software.ABSENT] * 6 and len(starts) == 2
+    assert len(runner.notes) == 1 and "30 s" in runner.notes[0]
 
 
 def test_starter_is_written_once(tmp_path):

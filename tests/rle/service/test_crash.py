@@ -2,133 +2,20 @@
 
 import json
 import os
-import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from service_broker import declared
+from broker_process import START_S, Broker
 
 from rle.service import client as c
 from rle.service.broker import control
-from rle.service.record import Expect, verify
+from rle.service.protocol import Call, Step, to_array
 
-HERE = Path(__file__).parent
 STILL = np.zeros(2)
-START_S = 60.0
-
-
-class Broker:
-    """A broker process that can be killed and started again on the same session."""
-
-    def __init__(self, root: Path, kind: str, *options: str) -> None:
-        self.root, self.kind, self.options = root, kind, options
-        self.process: subprocess.Popen | None = None
-        self.state: dict = {}
-        self.start()
-
-    def start(self) -> None:
-        ready = self.root / "ready.json"
-        ready.unlink(missing_ok=True)
-        path = os.pathsep.join([str(HERE), *(p or os.getcwd() for p in sys.path)])
-        self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "service_broker.py"), str(self.root), self.kind,
-             *self.options],
-            env={**os.environ, "PYTHONPATH": path},
-        )  # fmt: skip
-        end = time.monotonic() + START_S
-        while not ready.exists():
-            assert self.process.poll() is None, "the broker did not start"
-            assert time.monotonic() < end, "the broker did not come up"
-            time.sleep(0.01)
-        time.sleep(0.01)
-        self.state = json.loads(ready.read_text())
-
-    def connect(self) -> c.Client:
-        end = time.monotonic() + START_S
-        while True:
-            try:
-                return c.connect(self.state["address"], timeout_s=30.0)
-            except (c.ConnectionLostError, c.BusyError):
-                assert time.monotonic() < end, "no connection"
-                time.sleep(0.02)
-
-    def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-    def stop(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30)
-
-    def worker_pids(self) -> list[int]:
-        children = Path(f"/proc/{self.process.pid}/task").glob("*/children")
-        return [int(p) for f in children for p in f.read_text().split()]
-
-    def report(self):
-        folder = Path(self.state["folder"])
-        return verify(folder / "ledger.jsonl", None, Expect(spec=declared(self.kind)))
-
-
-@pytest.fixture
-def start(tmp_path):
-    made: list[Broker] = []
-
-    def make(kind: str, *options: str) -> Broker:
-        made.append(Broker(tmp_path, kind, *options))
-        return made[-1]
-
-    yield make
-    for broker in made:
-        if broker.process.poll() is None:
-            broker.process.kill()
-            broker.process.wait()
-
-
-def hammer(broker: Broker, kills: int, rng: random.Random) -> None:
-    """Steps without pause while the broker is killed at random instants."""
-    acknowledged = 0
-    for _ in range(kills):
-        sim = broker.connect()
-        if not sim.fetch_status().live:
-            sim.reset()
-        acknowledged = max(acknowledged, sim.status.steps_used)
-        timer = threading.Timer(rng.uniform(0.0, 0.15), broker.kill)
-        timer.start()
-        try:
-            while True:
-                sim.step(np.tile(STILL, (rng.randint(1, 5), 1)))
-                acknowledged = sim.status.steps_used
-        except c.ConnectionLostError:
-            pass
-        timer.join()
-        broker.start()
-        sim = broker.connect()
-        used = sim.fetch_status().steps_used
-        assert acknowledged <= used <= acknowledged + 5, "an acknowledged charge was lost"
-        sim.close()
-
-
-def test_kill_nine_loses_no_acknowledged_charge(start):
-    broker = start("development")
-    hammer(broker, 4, random.Random(1))
-    assert broker.stop() == 0
-    report = broker.report()
-    assert report.ok, report.reason
-
-
-@pytest.mark.slow
-def test_two_hundred_kills(start):
-    broker = start("development")
-    hammer(broker, 200, random.Random(2))
-    assert broker.stop() == 0
-    report = broker.report()
-    assert report.ok, report.reason
 
 
 def test_a_half_written_record_is_dropped_at_the_next_start(start):
@@ -261,3 +148,46 @@ def test_control_seals_under_a_live_client(start):
     assert not control(path, "rewind")["ok"]
     with pytest.raises(c.ConnectionLostError):
         sim.step(STILL)
+
+
+def still(request_id: str) -> Step:
+    return Step(request_id=request_id, actions=to_array(np.zeros((1, 2))))
+
+
+def test_ids_are_remembered_for_the_whole_session(start):
+    """Over connections, failures and a killed broker; and the answer says whether it was done."""
+    broker = start("development")
+    sim = broker.connect()
+    sim.reset()
+    sim._mutate(still("fine"))
+    with pytest.raises(c.SimError):
+        sim._mutate(Call(request_id="lost", name="fault", args={"how": "kill"}))
+    sim.close()
+    for _ in range(2):
+        sim = broker.connect()
+        with pytest.raises(
+            c.DuplicateRequestError, match=r"fine was already charged \(done: true\)"
+        ):
+            sim._mutate(still("fine"))
+        with pytest.raises(
+            c.DuplicateRequestError, match=r"lost was already charged \(done: false\)"
+        ):
+            sim._mutate(still("lost"))
+        assert sim.status.steps_used == 3
+        broker.kill()
+        broker.start()
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_a_worker_that_stops_while_it_observes_is_ended(start, how):
+    broker = start("attempt", "scale=0.1")
+    sim = broker.connect()
+    sim.step(STILL)
+    (pid,) = broker.worker_pids()
+    os.kill(pid, signal.SIGSTOP)
+    if how == "killed":
+        threading.Timer(0.3, os.kill, (pid, signal.SIGKILL)).start()
+    with pytest.raises(c.SimError, match="timeout" if how == "stopped" else "signal"):
+        sim.observe()
+    assert sim.fetch_status().live and sim.status.steps_used == 1
+    sim.step(STILL)

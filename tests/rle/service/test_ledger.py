@@ -2,6 +2,10 @@
 
 import hashlib
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -81,6 +85,25 @@ def test_an_honest_record_is_believed_with_the_public_key_alone(forged):
     assert report.ok and report.reason is None
     assert report.steps_used == 5 + 1 + 1 + 3
     assert report.trials[0].ended == "finished" and report.trials[0].steps == 10
+
+
+def test_believing_it_takes_neither_salt_nor_simulator(honest, tmp_path):
+    """Done in a process of its own, which then says what it has loaded."""
+    KEY.save(tmp_path / "broker.key", tmp_path / "broker.pub")
+    code = (
+        "import sys; from pathlib import Path; import service_fake as f\n"
+        "from rle.service.record import Expect, VerifyKey, verify\n"
+        "key = VerifyKey.load(Path(sys.argv[2]))\n"
+        "expect = Expect(spec=f.spec(f.attempt(trials=1, steps=50)), deployment_id=key.deployment_id)\n"
+        "print(verify(Path(sys.argv[1]), key, expect).ok)\n"
+        "print(sorted({m.split('.')[0] for m in sys.modules} & {'mujoco', 'robosuite', 'families'}))"
+    )
+    path = os.pathsep.join([str(Path(__file__).parent), *(p or os.getcwd() for p in sys.path)])
+    argv = [sys.executable, "-c", code, str(honest / "ledger.jsonl"), str(tmp_path / "broker.pub")]
+    run = subprocess.run(
+        argv, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=True
+    )
+    assert run.stdout.split("\n")[:2] == ["True", "[]"]
 
 
 def test_json_written_by_another_encoder_is_still_the_same_record(forged):

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from service_fake import Point, attempt, spec
 
+from rle.errors import InfrastructureError
 from rle.service import client as c
 from rle.service import embedded
 from rle.service.adapter import ArgSpec, ExtraOp, PhaseSpec
-from rle.service.course import Profile
+from rle.service.course import SIM_UNAVAILABLE, Profile
 from rle.service.record import Expect, verify
 
 ONE = np.array([1.0, 0.0])
@@ -63,14 +64,20 @@ def test_nothing_is_charged_for_what_is_refused(opened):
         (c.BadRequestError, r"actions\[1, 0\] is nan", lambda: sim.step([[0, 0], [np.nan, 0]])),
         (c.BadRequestError, "201 rows", lambda: sim.step(np.zeros((201, 2)))),
         (c.BadRequestError, "norm 2", lambda: sim.move((0, 0, 0), (0, 0, 0, 2))),
-        (c.BadRequestError, "takes how", lambda: sim.call("fault")),
+        (c.BadRequestError, r"takes how \(str\)", lambda: sim.call("fault")),
         (c.BadRequestError, "str is expected", lambda: sim.call("fault", how=True)),
-        (c.WrongPhaseError, "beam", lambda: sim.call("beam")),
+        (c.WrongPhaseError, "beam'.: beam is unknown; operations here", lambda: sim.call("beam")),
+        (c.WrongPhaseError, "step is a method of the client", lambda: sim.call("step")),
+        (c.BadRequestError, r"position_m has shape \(2,\)", lambda: sim.move((0, 0), (0, 0, 0, 1))),
+        (c.BadRequestError, "not an array of numbers", lambda: sim.step([["a", "b"]])),
+        (c.BadRequestError, "not an array of numbers", lambda: sim.step([[0, 0], [0]])),
+        (c.BadRequestError, "steps is 2.5", lambda: sim.move((0, 0, 0), (0, 0, 0, 1), steps=2.5)),
+        (c.BadRequestError, "cameras is True", lambda: sim.step(STILL, observe=True)),
         (c.WrongPhaseError, "end_development", lambda: sim.end_development()),
         (c.BadRequestError, "no task and no seed", lambda: sim.reset(seed=3)),
         (c.StaleTrialError, "trial 4 is closed; the live trial is 0", lambda: sim.finish(trial=4)),
         (c.BadRequestError, "camera 'back'", lambda: sim.observe(("back",))),
-        (c.BadRequestError, "600 x 0 px", lambda: sim.observe(("front",), width_px=600)),
+        (c.BadRequestError, "width_px is 600", lambda: sim.observe(("front",), width_px=600)),
         (c.BadRequestError, "depth", lambda: sim.observe(("front",), depth=True)),
     ]
     for kind, text, ask in refused:
@@ -78,6 +85,16 @@ def test_nothing_is_charged_for_what_is_refused(opened):
             ask()
     assert sim.status.steps_used == 0
     assert report_of(sim).ok
+
+
+def test_what_means_the_same_is_taken(opened):
+    sim = opened()
+    one, several = sim.observe("front"), sim.observe(["front"])
+    assert one["front_image"].shape == several["front_image"].shape == (64, 64, 3)
+    assert sim.move(np.zeros(3), [0, 0, 0, 1], steps=np.int64(2)).executed == 2
+    assert "front_image" in sim.step([0, 0], observe="front").observation
+    with pytest.raises(c.SimError):
+        sim.call("fault", how=np.str_("raise"))
 
 
 def test_a_refusal_of_the_simulator_releases_its_charge(opened):
@@ -243,3 +260,34 @@ def test_seal_and_advance_repeat_without_effect(opened):
     sim.session.tick()
     assert (sim.folder / "ledger.jsonl").stat().st_size == size
     assert report_of(sim).end_reason == "collected"
+
+
+class OneScene(Point):
+    """Opens its first scene and no other."""
+
+    def open_trial(self, plan):
+        if plan.trial > 0:
+            raise RuntimeError("no scene")
+        return super().open_trial(plan)
+
+
+def test_a_later_scene_that_cannot_open_ends_the_session_without_a_verdict(tmp_path):
+    declared = spec(attempt(trials=2))
+    with embedded.open(declared, folder=tmp_path, adapter=OneScene("x")) as sim:
+        sim.step(STILL)
+        sim.finish()
+        assert sim.status.phase == "finished"
+    report = verify(tmp_path / "ledger.jsonl", None, Expect(spec=declared))
+    assert report.ok and report.end_reason == SIM_UNAVAILABLE
+    assert [t.ended for t in report.trials] == ["finished"]
+
+
+def test_a_first_scene_that_cannot_open_is_tried_again_by_the_next_start(tmp_path):
+    class Dead(Point):
+        def open_trial(self, plan):
+            raise RuntimeError("no scene")
+
+    with pytest.raises(InfrastructureError, match="worker.log"):
+        embedded.open(spec(), folder=tmp_path, adapter=Dead("x"))
+    with embedded.open(spec(), folder=tmp_path, adapter=Point("x")) as sim:
+        assert sim.status.live

@@ -1,0 +1,1 @@
+"""What a container needs around the broker: places, keeper, hand-over, snapshot, self-check."""
