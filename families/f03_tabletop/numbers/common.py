@@ -117,7 +117,7 @@ class Film(Frozen):
     azimuth_deg: float
     elevation_deg: float = -20.0
     fps: float = 20.0
-    max_frames: int = 600
+    max_frames: int = 400
     """Longer attempts are shown faster."""
     seen_px: int = 256
     """Side of the pictures of what the cameras saw."""
