@@ -43,7 +43,7 @@ _RULES: dict[str, tuple[float, float]] = {
 """Floor and oracle's bar. Source: card, section 9. Tower's floor is the upright rod of the start scene;
 pocket-cube's bar is on a practice instance of optimum 3."""
 
-_TABLETOP_FILM = Film(target_m=(-0.1, 0.05, 1.0), distance_m=2.2, azimuth_deg=150.0)
+_TABLETOP_FILM = Film(target_m=(-0.1, 0.05, 1.0), distance_m=1.7, azimuth_deg=150.0)
 FILMS: dict[str, Film] = {
     "tower": _TABLETOP_FILM,
     "cantilever": _TABLETOP_FILM,

@@ -4,6 +4,8 @@ ledger -> instance from the salt, digest compared -> evidence of each trial -> m
 """
 
 import math
+import os
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -246,6 +248,8 @@ def media(ctx: VerifyContext, folder: Path) -> None:
 
     A record without `actions.f32` has nothing to show.
     """
+    # numba, which robosuite's controllers use, wants a folder for compiled code; this process may write nowhere else.
+    os.environ.setdefault("NUMBA_CACHE_DIR", tempfile.gettempdir())
     from families.f03_tabletop.task import RobotTask, make
 
     if ACTIONS_NAME not in ctx.submission.names():

@@ -48,6 +48,8 @@ class Target(NamedTuple):
     body_quat_wxyz: Array
     body_lin_vel: Array
     body_ang_vel: Array
+    anchor_rotation: Array
+    """R of the anchor, shape (N, 3, 3): the clip's, so computed once and not in every observation."""
 
     def at(self, frames: Any) -> "Target":
         """Selects frames: a slice, or an index array of shape (N,)."""
@@ -57,6 +59,7 @@ class Target(NamedTuple):
 def targets(reference: Reference) -> Target:
     """All frames of a clip as a batch."""
     tracked = list(spec.TRACKED_INDEX)
+    anchor_quat_wxyz = reference.body_quat_w[:, tracked[_ANCHOR]]
     return Target(
         joint_pos=reference.joint_pos,
         joint_vel=reference.joint_vel,
@@ -64,6 +67,7 @@ def targets(reference: Reference) -> Target:
         body_quat_wxyz=reference.body_quat_w[:, tracked],
         body_lin_vel=reference.body_lin_vel_w[:, tracked],
         body_ang_vel=reference.body_ang_vel_w[:, tracked],
+        anchor_rotation=rotations.matrix(anchor_quat_wxyz),
     )
 
 
@@ -80,10 +84,9 @@ def observe(
         xp: `numpy` or `torch`.
     """
     to_world = rotations.matrix(robot.body_quat_wxyz[:, _ANCHOR])
-    ref_to_world = rotations.matrix(target.body_quat_wxyz[:, _ANCHOR])
     offset = target.body_pos[:, _ANCHOR] - robot.body_pos[:, _ANCHOR]
     offset_torso = (offset[:, None, :] @ to_world)[:, 0]
-    turn = to_world.swapaxes(-1, -2) @ ref_to_world
+    turn = to_world.swapaxes(-1, -2) @ target.anchor_rotation
     parts = [
         target.joint_pos,
         target.joint_vel,

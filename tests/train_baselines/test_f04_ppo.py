@@ -94,7 +94,15 @@ def test_resumed_run_is_the_uninterrupted_one(tmp_path):
     assert whole.alg.learning_rate == resumed.alg.learning_rate
 
 
-def test_only_the_last_checkpoints_are_kept_and_none_is_torn(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(28, "No space left on device"),
+        RuntimeError("PytorchStreamWriter failed: No space left on device"),
+    ],
+    ids=["file", "torch"],
+)
+def test_only_the_last_checkpoints_are_kept_and_none_is_torn(tmp_path, monkeypatch, capsys, error):
     made = trainer(tmp_path)
     for made.iteration in range(1, 6):
         made.save()
@@ -103,13 +111,15 @@ def test_only_the_last_checkpoints_are_kept_and_none_is_torn(tmp_path, monkeypat
 
     def full(saved, path):
         Path(path).write_bytes(b"half")
-        raise OSError(28, "No space left on device")
+        raise error
 
     monkeypatch.setattr(torch, "save", full)
     made.iteration = 6
     made.save()
     assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == kept
-    assert "No space left" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "checkpoint rank0_0000006.pt was not written" in told and "No space left" in told
+    assert "the older ones are whole" in told
 
 
 def test_resume_explains_what_does_not_fit(tmp_path):

@@ -20,8 +20,9 @@ EQUAL_M = 0.008
 which is 35 mm."""
 REST_STEPS = 120
 TRIES = 3
-SPARE_M = ((-0.16, 0.30), (-0.08, 0.30))
-"""Free table places for cubes that are taken off."""
+SPARE_M = ((-0.16, 0.42), (-0.08, 0.42))
+"""Free table places for cubes that are taken off, midway between the pans: the open hand is 0.2 m wide and, nearer
+to a pan, swept a cube off it (measured)."""
 
 
 class Scale:
@@ -49,6 +50,8 @@ class Scale:
                 print(f"try {attempt + 1}: {failure}")
         arm.lift(s.TABLE.top_z_m + 0.30)
         arm.drive_to(x_m=BASE_X_M, y_m=float(spot[1]), tolerance_m=0.05)
+        here, hand = arm.pose()
+        arm.go((spot[0], spot[1], here[2]), hand, steps=60, tolerance_m=0.01)
         arm.place(name, float(spot[0]), float(spot[1]), float(spot[2]), s.CUBE_HALF_M)
         at = arm.see()[name][:3]
         print(f"{name}: at {np.round(at, 3)}, {self.sim.status.steps_used} steps")

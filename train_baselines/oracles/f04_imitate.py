@@ -62,6 +62,8 @@ class Settings:
     """What the network corrects; None is nothing."""
     base_limit: float = 10.0
     """The corrected actions are clipped to this first."""
+    profile: str = spec.SCORED_PROFILE
+    """Perturbations of the rollouts."""
     robots: int = 24
     """Rollouts that run side by side."""
     rounds: int = 22
@@ -192,7 +194,8 @@ class Robots:
         draws = trial_draws(
             lambda name: seeds.stream(self.key, name, number),
             course.reference.body_pos_w,
-            steps=steps,
+            self.settings.profile,
+            steps,
         )
         trial = Trial(course.reference, draws, first_frame=first)
         return trial, course.make_expert(trial)

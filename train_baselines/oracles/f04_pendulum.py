@@ -34,6 +34,7 @@ class Frames(NamedTuple):
     xi_vel_m_s: np.ndarray
     feet_m: np.ndarray
     """Ankles, shape (T, 2, 3)."""
+    feet_vel_m_s: np.ndarray
     trunk: np.ndarray
     """Rotation of pelvis and torso, shape (2, T, 3, 3)."""
     trunk_vel_rad_s: np.ndarray
@@ -55,7 +56,7 @@ def frames_of(reference: Reference) -> Frames:
     def rate(x: np.ndarray) -> np.ndarray:
         return np.gradient(x, spec.CONTROL_PERIOD_S, axis=0)
 
-    velocity = rate(com)
+    velocity, feet = rate(com), np.asarray(reference.body_pos_w[:, index[2:]], float)
     xi = com[:, :2] + velocity[:, :2] / omega(com[:, 2:])
     return Frames(
         qpos=reference.qpos,
@@ -65,7 +66,8 @@ def frames_of(reference: Reference) -> Frames:
         com_vel_m_s=velocity,
         xi_m=xi,
         xi_vel_m_s=rate(xi),
-        feet_m=np.asarray(reference.body_pos_w[:, index[2:]], float),
+        feet_m=feet,
+        feet_vel_m_s=rate(feet),
         trunk=np.array([Rotation.from_quat(quat_xyzw[:, i]).as_matrix() for i in (0, 1)]),
         trunk_vel_rad_s=np.asarray(reference.body_ang_vel_w[:, index[:2]], float).swapaxes(0, 1),
     )

@@ -27,6 +27,7 @@ from train_baselines.oracles.f04_whole_body import (
     Path,
     Robot,
     Turn,
+    swing_path,
     turn_z,
 )
 
@@ -88,6 +89,8 @@ class Settings:
     square_m: float = 0.04
     square_rad: float = 0.15
     """Feet that stand this far from where the clip has them are put right when all is calm."""
+    clip_lift_m: float = 0.002
+    """A foot that is higher than this in the clip is lifted by it."""
     calm_m: float = 0.03
     calm_steps: int = 5
     """Calm is a capture point this near to its goal for so many control steps."""
@@ -127,6 +130,8 @@ class Stepper:
         """The step puts the feet right; otherwise it captures."""
         self.steps = 0
         """Feet lifted so far."""
+        self.follows: int | None = None
+        """Foot that is in the air because the clip lifts it."""
         self._since, self._calm, self._depth_m = 0, 0, np.inf
 
     def action(
@@ -147,7 +152,7 @@ class Stepper:
         robot = self.robot
         robot.update(data.qpos, data.qvel)
         self._look(k)
-        self._advance(robot.touching(data))
+        self._advance(k, robot.touching(data))
         return self._follow(k, self._pressure(k))
 
     # ----------------------------------------------------------------------------- the present
@@ -170,7 +175,8 @@ class Stepper:
         """Left minus right foot, where the clip has them."""
 
     def _standing(self) -> list[int]:
-        return [0, 1] if self.swing is None else [1 - self.swing]
+        in_air = self.follows if self.swing is None else self.swing
+        return [0, 1] if in_air is None else [1 - in_air]
 
     def _soles_m(self) -> np.ndarray:
         """Corners of both soles in the plane, shape (8, 2)."""
@@ -183,7 +189,7 @@ class Stepper:
 
     # ---------------------------------------------------------------------------- what to do
 
-    def _advance(self, touching: list[bool]) -> None:
+    def _advance(self, k: int, touching: list[bool]) -> None:
         """Moves on by one control period: stand, shift the weight, swing, stand."""
         s = self.settings
         self._since += 1
@@ -198,6 +204,14 @@ class Stepper:
         if self.shift is not None:
             self._shift_weight(t, depth_m)
             return
+        self._lift_with_the_clip(k)
+        if self.follows is not None:
+            stance = 1 - self.follows
+            sole_m = self._soles_m()[4 * stance : 4 * stance + 4]
+            if depth_in_hull(sole_m, self.xi_m) < -s.edge_m:
+                foot, self.follows, self.is_squaring = self.follows, None, False
+                self._lift(foot)
+            return
         is_leaving = depth_m <= self._depth_m
         self._depth_m = depth_m
         if depth_m < s.edge_m and (is_leaving or depth_m < -s.edge_m):
@@ -207,14 +221,37 @@ class Stepper:
             away = [np.linalg.norm(self._from_foot(1 - foot, self.xi_m)) for foot in (0, 1)]
             self._begin(int(np.argmin(away)), is_squaring=True)
 
-    def _wants_square(self) -> bool:
-        """The feet stand wrong and all is calm."""
-        s, feet = self.settings, self.robot.feet_m[:, :2]
-        off_m = np.linalg.norm(self.xi_m - feet.mean(axis=0) - self.goal_off_m)
-        self._calm = self._calm + 1 if off_m < s.calm_m else min(self._calm, 0)
+    def _lift_with_the_clip(self, k: int) -> None:
+        """Lifts a foot when the clip does, once the weight is on the other and the feet stand right."""
+        s, f = self.settings, self.frames
+        height_m = f.feet_m[k, :, 2] + spec.FOOT_SOLE_Z_M
+        lifted = int(np.argmax(height_m)) if height_m.max() > s.clip_lift_m else None
+        if lifted is None or lifted != self.follows:
+            self.follows = None
+        if lifted is not None and self.follows is None and self._feet_are_right():
+            off_m = np.linalg.norm(self.xi_m - self._goal_over(k, 1 - lifted))
+            self.follows = lifted if off_m < s.calm_m else None
+
+    def _goal_over(self, k: int, stance: int) -> np.ndarray:
+        """Capture point of the clip, carried over from its standing foot to the robot's, shape (2,)."""
+        f = self.frames
+        off_m = f.xi_m[k] - f.feet_m[k, stance, :2]
+        return self.robot.feet_m[stance, :2] + self.turn @ off_m
+
+    def _feet_are_right(self) -> bool:
+        """Distance and angle between the feet are those of the clip."""
+        feet = self.robot.feet_m[:, :2]
         wrong_m = np.linalg.norm(feet[0] - feet[1] - self.apart_m)
         twist_rad = abs(np.angle(np.exp(1j * (self._yaw[0] - self._yaw[1]))))
-        return self._calm > s.calm_steps and bool(wrong_m > s.square_m or twist_rad > s.square_rad)
+        return bool(wrong_m <= self.settings.square_m and twist_rad <= self.settings.square_rad)
+
+    def _wants_square(self) -> bool:
+        """The feet stand wrong and all is calm."""
+        s = self.settings
+        middle_m = self.robot.feet_m[:, :2].mean(axis=0)
+        off_m = np.linalg.norm(self.xi_m - middle_m - self.goal_off_m)
+        self._calm = self._calm + 1 if off_m < s.calm_m else min(self._calm, 0)
+        return self._calm > s.calm_steps and not self._feet_are_right()
 
     def _begin(self, foot: int, is_squaring: bool) -> None:
         self.shift, self.is_squaring, self._since = foot, is_squaring, 0
@@ -274,7 +311,7 @@ class Stepper:
         grow = np.exp(self._omega * left_s)
         press = self.xi_m
         if left_s > 0.04:  # from here on nothing can be steered any more
-            goal = standing_m + share * apart + self.goal_off_m
+            goal = standing_m + share * apart + self.turn @ (self._ahead_m, 0.0)
             press = (goal - self.xi_m * grow) / (1.0 - grow)
         press = self._into_sole(stance, press)
         xi = self._from_foot(stance, press + (self.xi_m - press) * grow)  # at landing
@@ -310,9 +347,13 @@ class Stepper:
         if self.swing is not None:
             return self._press_m
         goal = feet.mean(axis=0) + self.goal_off_m
+        if self.follows is not None:
+            goal = self._goal_over(k, 1 - self.follows)
         if self.shift is None:
             rate = self.turn @ self.frames.xi_vel_m_s[k]
             press = self.xi_m + s.capture_gain * (self.xi_m - goal) - rate / self._omega
+            if self.follows is not None:
+                return self._into_sole(1 - self.follows, press)
             return self._near_soles(press)
         stance = 1 - self.shift
         side = 1.0 if stance == 0 else -1.0
@@ -357,24 +398,18 @@ class Stepper:
             tasks.append(robot.turn_trunk(part, s.trunk_weight, wanted, gain))
         tasks += [robot.hold_foot(i, s.stance_weight, s.stance_damping_1_s) for i in standing]
         if self.swing is not None:
-            tasks.append(
-                robot.move_foot(self.swing, s.swing_weight, self._swing_path(), s.swing_gain)
+            t = self._since * spec.CONTROL_PERIOD_S
+            path = swing_path(
+                self._start_m, self._place_m, t, s.swing_s, s.lift_m, s.descent_m_s, self._place_yaw
             )
+            tasks.append(robot.move_foot(self.swing, s.swing_weight, path, s.swing_gain))
+        elif self.follows is not None:
+            path = self._clip_path(k, self.follows)
+            tasks.append(robot.move_foot(self.follows, s.swing_weight, path, s.swing_gain))
         return robot.targets(tasks, standing)
 
-    def _swing_path(self) -> Path:
-        """Quintic in the plane, a bump upwards, and down at constant speed once the time is over."""
-        s, t = self.settings, self._since * spec.CONTROL_PERIOD_S
-        x = min(t / s.swing_s, 1.0)
-        way = np.array([*(self._place_m - self._start_m[:2]), 0.0])
-        pos = self._start_m + way * x**3 * (10.0 - 15.0 * x + 6.0 * x * x)
-        vel = way * 30.0 * x**2 * (1.0 - x) ** 2 / s.swing_s
-        acc = way * 60.0 * x * (1.0 - x) * (1.0 - 2.0 * x) / s.swing_s**2
-        pos[2] += s.lift_m * 16.0 * (x * (1.0 - x)) ** 2
-        vel[2] += s.lift_m * 32.0 * x * (1.0 - x) * (1.0 - 2.0 * x) / s.swing_s
-        acc[2] += s.lift_m * 32.0 * (1.0 - 6.0 * x + 6.0 * x * x) / s.swing_s**2
-        late_s = t - s.swing_s + 2.0 * spec.CONTROL_PERIOD_S
-        if late_s > 0.0:
-            pos[2] -= s.descent_m_s * late_s
-            vel[2] -= s.descent_m_s
-        return Path(pos, vel, acc, self._place_yaw)
+    def _clip_path(self, k: int, foot: int) -> Path:
+        """The clip's foot, carried over from its standing foot to the robot's."""
+        f, turn = self.frames, turn_z(self._heading)
+        pos = self.robot.feet_m[1 - foot] + turn @ (f.feet_m[k, foot] - f.feet_m[k, 1 - foot])
+        return Path(pos, turn @ f.feet_vel_m_s[k, foot], np.zeros(3), self._heading)

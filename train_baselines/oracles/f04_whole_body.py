@@ -206,6 +206,41 @@ class Path(NamedTuple):
     yaw_rad: float
 
 
+def swing_path(
+    start_m: np.ndarray,
+    place_m: np.ndarray,
+    t: float,
+    swing_s: float,
+    lift_m: float,
+    descent_m_s: float,
+    yaw_rad: float,
+) -> Path:
+    """A foot's swing at time t: quintic in the plane, a bump upwards, then down until it finds the floor.
+
+    Args:
+        start_m: Ankle at lift-off, shape (3,).
+        place_m: Where it goes, shape (2,).
+        t: Time since lift-off, s.
+        swing_s: Duration.
+        lift_m: Height of the bump.
+        descent_m_s: Speed of the last two control periods and of the search for the floor.
+        yaw_rad: Heading of the foot.
+    """
+    x = min(t / swing_s, 1.0)
+    way = np.array([*(place_m - start_m[:2]), 0.0])
+    pos = start_m + way * x**3 * (10.0 - 15.0 * x + 6.0 * x * x)
+    vel = way * 30.0 * x**2 * (1.0 - x) ** 2 / swing_s
+    acc = way * 60.0 * x * (1.0 - x) * (1.0 - 2.0 * x) / swing_s**2
+    pos[2] += lift_m * 16.0 * (x * (1.0 - x)) ** 2
+    vel[2] += lift_m * 32.0 * x * (1.0 - x) * (1.0 - 2.0 * x) / swing_s
+    acc[2] += lift_m * 32.0 * (1.0 - 6.0 * x + 6.0 * x * x) / swing_s**2
+    late_s = t - swing_s + 2.0 * spec.CONTROL_PERIOD_S
+    if late_s > 0.0:
+        pos[2] -= descent_m_s * late_s
+        vel[2] -= descent_m_s
+    return Path(pos, vel, acc, yaw_rad)
+
+
 def turn_z(yaw_rad: float) -> np.ndarray:
     """Rotation about the vertical, shape (3, 3)."""
     c, s = np.cos(yaw_rad), np.sin(yaw_rad)

@@ -97,6 +97,10 @@ RIGHT_CAMERA_WXYZ = (0.67750919, 0.37678668, -0.29935256, -0.55623859)
 SIDE_CAMERA_XYZ_M = (-0.5, 0.35, 1.05)
 """Left camera in the frame of the robot's fixed support; the right one has -y. Source: published."""
 SIDE_FOVY_DEG = 60.0
+MOVE_PACE_M = 0.13
+"""Way of the mobile robot's hand in ten steps of `move`. Source: measured; a test compares."""
+FREE_POSE_M = (-0.1, 0.0, 1.2)
+"""Hand position, pointing down, from which all of the start's reach is open. Source: measured as the last."""
 WRIST_CAMERA_XYZ_M = (0.0, 0.05, -0.097)
 """Of the wrist camera in the grip site's frame. Source: the Panda hand's model; a test compares."""
 WRIST_CAMERA_WXYZ = (0.0, 0.0, 1.0, 0.0)
@@ -113,7 +117,7 @@ class Film(Frozen):
     azimuth_deg: float
     elevation_deg: float = -20.0
     fps: float = 20.0
-    max_frames: int = 600
+    max_frames: int = 400
     """Longer attempts are shown faster."""
     seen_px: int = 256
     """Side of the pictures of what the cameras saw."""

@@ -21,7 +21,9 @@ _ROBOT = (
     "The robot is a Panda arm on a mobile base beside the table (top at z 0.90 m, x -0.35 to 0.35, y -0.80 to 0.80). "
     "From its start it reaches about 0.75 m for top-down grasps; drive the base for more (base values below about 0.35 "
     "do not move it). `move` drives the gripper site towards a world pose with base and torso still; as `quat_xyzw`, "
-    "(0.7071, 0.7071, 0, 0) points the gripper straight down, fingers closing along y."
+    "(0.7071, 0.7071, 0, 0) points the gripper straight down, fingers closing along y. "
+    f"The hand covers about {c.MOVE_PACE_M:g} m in ten steps. Where it stays short of a pose, that is out of reach or a joint is at its "
+    f"limit; leave by way of an easy pose such as {c.FREE_POSE_M}."
 )
 TITLES = {
     "tower": "Build the tallest tower",

@@ -392,3 +392,23 @@ def test_the_told_quaternion_points_down_and_closes_along_y():
     assert "(0.7071, 0.7071, 0, 0) points the gripper straight down" in s.INSTRUCTIONS["balance"]
     assert axes[:, 2] == pytest.approx([0, 0, -1], abs=1e-4), "z approaches"
     assert axes[:, 0] == pytest.approx([0, 1, 0], abs=1e-4), "x closes"
+
+
+def drive_to(adapter, position, steps):
+    """`move` with the hand pointing down; returns the hand's position, m."""
+    quat = np.array([math.sqrt(0.5), math.sqrt(0.5), 0.0, 0.0])
+    for _ in range(steps):
+        adapter.step(np.clip(adapter.move_action(np.array(position), quat, -1.0), -1.0, 1.0))
+    return adapter.state()["eef_pos"].copy()
+
+
+def test_move_has_the_pace_and_the_free_pose_that_are_told(fresh):
+    drive_to(fresh, s.FREE_POSE_M, 30)
+    way = (-0.1, -0.45, 1.2)
+    first = drive_to(fresh, way, 8)
+    second = drive_to(fresh, way, 10)
+    assert np.linalg.norm(second - first) == pytest.approx(s.MOVE_PACE_M, rel=0.1)
+    near = (-0.25, -0.36, 1.03)
+    drive_to(fresh, (0.15, 0.17, 1.35), 40)
+    drive_to(fresh, s.FREE_POSE_M, 60)
+    assert np.linalg.norm(drive_to(fresh, near, 60) - near) < 0.01

@@ -31,13 +31,16 @@ def batch():
         body_pos=rng.standard_normal((*bodies, 3)),
         body_quat_wxyz=random_quat(rng, *bodies),
     )
+    ref_quat_wxyz = random_quat(rng, *bodies)
+    anchor = ref_quat_wxyz[:, spec.ANCHOR_INDEX]
     target = policy.Target(
         joint_pos=rng.standard_normal((N, 29)),
         joint_vel=rng.standard_normal((N, 29)),
         body_pos=rng.standard_normal((*bodies, 3)),
-        body_quat_wxyz=random_quat(rng, *bodies),
+        body_quat_wxyz=ref_quat_wxyz,
         body_lin_vel=np.zeros((*bodies, 3)),
         body_ang_vel=np.zeros((*bodies, 3)),
+        anchor_rotation=np.array([rotation(q).as_matrix() for q in anchor]),
     )
     return robot, target, rng.standard_normal((N, 29)), rng.standard_normal((N, 29))
 

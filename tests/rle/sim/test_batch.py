@@ -1,5 +1,7 @@
 """Batch backends: the same physics as plain MuJoCo, parameters that arrive, faults that are named."""
 
+import warnings
+
 import mujoco
 import numpy as np
 import pytest
@@ -193,6 +195,28 @@ def test_cuda_backend_without_a_device_names_the_alternative():
     pytest.importorskip("mujoco_warp")
     with pytest.raises(UserError, match="needs a CUDA device.*--backend mjc"):
         make_backend("warp-cuda", rod_scene(), N)
+
+
+@pytest.mark.parametrize(("driver", "captures"), [((12, 3), False), ((12, 4), True)])
+def test_an_old_driver_is_one_loud_warning_and_no_graph(monkeypatch, driver, captures):
+    pytest.importorskip("mujoco_warp")
+    from rle.sim import batch_warp
+
+    monkeypatch.setattr(batch_warp.wp, "get_cuda_driver_version", lambda: driver, raising=False)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert batch_warp._driver_has_graphs() is captures
+    texts = [str(w.message) for w in told]
+    assert len(texts) == (0 if captures else 1)
+    assert all("(12, 3) is older than (12, 4)" in t and "update the driver" in t for t in texts)
+
+
+def test_a_deterministic_mode_that_is_not_there_is_refused():
+    mjw = pytest.importorskip("mujoco_warp")
+    if hasattr(mjw.Option, "deterministic"):
+        pytest.skip("this mujoco-warp has it")
+    with pytest.raises(UserError, match="unsupported_option: .*leave it out"):
+        make_backend("warp-cpu", rod_scene(), 1, deterministic=True)
 
 
 def test_warp_cpu_is_limited():
