@@ -42,7 +42,7 @@ def push():
     )
     planned = pushes.Push(built.shape_id, states, occluded, ends, quality, 0, 0)
     with Studio() as studio:
-        return list(task.push_frames(studio, streams, planned, 30, BOTH))
+        return list(task.push_frames(studio, streams, planned, range(30), BOTH))
 
 
 @pytest.fixture
