@@ -190,18 +190,18 @@ class HeldRobots:
     """Steps the physics with every robot joint and velocity put back after each step."""
 
     def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+        self._model, self._data = scene.model, scene.data
         names = [name for robot in scene.robots for name in robot.handles.joints]
-        self._qpos = qpos_addresses(scene.model, names)
+        self._at = qpos_addresses(scene.model, names)
         self._dof = dof_addresses(scene.model, names)
-        self._kept = scene.data.qpos[self._qpos].copy()
+        self._qpos, self._qvel = scene.data.qpos, scene.data.qvel
+        self._kept = self._qpos[self._at]
 
     def step(self) -> None:
         """One physics step."""
-        data = self._scene.data
-        mujoco.mj_step(self._scene.model, data)
-        data.qpos[self._qpos] = self._kept
-        data.qvel[self._dof] = 0.0
+        mujoco.mj_step(self._model, self._data)
+        self._qpos[self._at] = self._kept
+        self._qvel[self._dof] = 0.0
 
 
 # ------------------------------------------------------------------------------ final measurement
@@ -276,11 +276,13 @@ def _moving(scene: Scene, hold: HeldRobots, steps: int) -> frozenset[str]:
     """Pieces that were not at rest during the next `steps` physics steps."""
     dofs = dof_addresses(scene.model, [f"{name}_joint" for name in scene.pieces])
     linear = dofs[:, None] + np.arange(3)
+    both = np.stack([linear, linear + 3])
     fastest = np.zeros((2, len(scene.pieces)))
     for _ in range(steps):
         hold.step()
-        fastest[0] = np.maximum(fastest[0], np.linalg.norm(scene.data.qvel[linear], axis=1))
-        fastest[1] = np.maximum(fastest[1], np.linalg.norm(scene.data.qvel[linear + 3], axis=1))
+        squares = np.square(scene.data.qvel[both]).sum(axis=2)
+        np.maximum(fastest, squares, out=fastest)
+    fastest = np.sqrt(fastest)
     return frozenset(
         name
         for name, speed, rate in zip(scene.pieces, *fastest, strict=True)
