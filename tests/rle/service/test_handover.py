@@ -252,6 +252,30 @@ def test_between_steps_the_agents_files_are_those_before_the_first(agents_files)
 
 
 @as_root
+def test_what_was_frozen_comes_back_read_only_beside_an_empty_scratch(tmp_path):
+    frozen, workspace, outside = (tmp_path / n for n in ("frozen", "workspace", "outside"))
+    (frozen / "agent_harness" / "lib").mkdir(parents=True)
+    (frozen / "agent_harness" / "MANUAL.md").write_text("how to")
+    (frozen / "agent_harness" / "lib" / "a.py").write_text("A = 1")
+    for folder in (workspace, outside):
+        folder.mkdir()
+    (outside / "kept").write_text("x")
+    (workspace / "agent_harness").symlink_to(outside)
+    (workspace / "scratch").mkdir()
+    (workspace / "scratch" / "note").write_text("cube 4")
+    for _ in range(2):  # after each step
+        assert snapshot.put_back(frozen, workspace, UID) == ["agent_harness"]
+        harness = workspace / "agent_harness"
+        assert not harness.is_symlink() and (harness / "MANUAL.md").read_text() == "how to"
+        for path in (harness, *harness.rglob("*")):
+            assert (path.stat().st_uid, path.stat().st_mode & 0o222) == (0, 0)
+        assert list((workspace / "scratch").iterdir()) == []
+        assert (workspace / "scratch").stat().st_uid == UID
+    assert [p.name for p in outside.iterdir()] == ["kept"]
+    assert snapshot.put_back(tmp_path / "none", workspace, UID) == []
+
+
+@as_root
 def test_every_process_of_the_agent_ends_and_no_other():
     code = "trap '' TERM; sleep 600 & sleep 600; exit 0"
     agent = subprocess.Popen(["/bin/sh", "-c", code], user=UID, group=UID, extra_groups=[], cwd="/")
