@@ -287,7 +287,7 @@ class TrackingEnv:
     # ------------------------------------------------------------------------- resets and frames
 
     def place(self, frames: torch.Tensor, qpos: torch.Tensor, qvel: torch.Tensor) -> None:
-        """Starts an episode of every robot in a given state, without start noise.
+        """Starts an episode of every robot in a given state; `get_observations` then shows it.
 
         Args:
             frames: Frame of the clip that each state belongs to, shape (N,).
@@ -297,6 +297,7 @@ class TrackingEnv:
         everyone = torch.arange(self.num_envs, device=self.device)
         self.sim.reset(everyone, qpos, qvel)
         self._begin(everyone, frames.to(self.device))
+        self._observe()
 
     def _reset(self, ids: torch.Tensor) -> None:
         n = len(ids)

@@ -146,11 +146,7 @@ def _stream(renderer: Any, items: list[Item]) -> Iterator[tuple[Item, Any]]:
 
 def _row(item: Item, frame: Any, size: tuple[int, int]) -> dict[str, Any]:
     by = FULL_WH_PX[0] // size[0]
-    height, width = size[1], size[0]
-    rgb = frame.obs["rgb"].reshape(height, by, width, by, 3).astype(np.uint32)
-    row: dict[str, Any] = {
-        "rgb": ((rgb.sum(axis=(1, 3)) + by * by // 2) // (by * by)).astype(np.uint8)
-    }
+    row: dict[str, Any] = {"rgb": _by_area(frame.obs["rgb"], by)}
     if "depth" in frame.obs:
         depth = np.nan_to_num(frame.obs["depth"][by // 2 :: by, by // 2 :: by])
         row["depth_0p1mm"] = np.round(depth / DEPTH_UNIT_M).astype(np.uint16)
@@ -164,6 +160,15 @@ def _row(item: Item, frame: Any, size: tuple[int, int]) -> dict[str, Any]:
         "K": scale @ frame.obs["K"],
         "T_cam_table": frame.obs["T_cam_table"],
     }
+
+
+def _by_area(rgb: np.ndarray, by: int) -> np.ndarray:
+    """Mean of each by x by block of pixels, rounded. (H, W, 3) to (H/by, W/by, 3), uint8."""
+    total = np.full((rgb.shape[0] // by, rgb.shape[1] // by, 3), by * by // 2, np.uint32)
+    for i in range(by):
+        for j in range(by):
+            total += rgb[i::by, j::by]
+    return (total // (by * by)).astype(np.uint8)
 
 
 def _write_shard(path: Path, rows: list[dict[str, Any]]) -> None:

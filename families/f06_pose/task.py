@@ -174,7 +174,7 @@ class PushTrial:
         shot = self._studio.shot(
             self._built, self._push.qpos[k], self._streams, k, False, self._channels
         )
-        obs = {name: np.asarray(value) for name, value in shot.obs.items()}
+        obs = {name: np.array(value) for name, value in shot.obs.items()}
         return obs | {n: np.nan_to_num(obs[n]) for n in self._channels}
 
 

@@ -372,7 +372,10 @@ def compose(
 
 def media(ctx: VerifyContext, folder: Path) -> None:
     """Pictures of the design, margin plots and films of chosen trials, after the score is on disk."""
-    rows = read_report((folder.parent / "report.json").read_bytes()).rows
+    report = read_report((folder.parent / "report.json").read_bytes())
+    rows = report.rows
+    if not report.gates["S1.load"]:  # nothing was built, so there is nothing to draw
+        return
     checked = ctx.check("mjcf", chassis.CONTRACT)
     assert checked.canonical is not None
     design = chassis.inspect(chassis.read_canonical(checked.canonical))

@@ -250,7 +250,8 @@ class Trace(NamedTuple):
     qd: np.ndarray
     """Rates at the end, rad/s."""
     displacement_m: np.ndarray
-    """Displacement after every step. Shape (steps,)."""
+    """Displacement after every step where the run was recorded or pushed, shape (steps,); else at the
+    end alone, shape (1,), which is then also the peak."""
     poses: np.ndarray
     """Poses before every step, where they were recorded. Shape (steps, nv) or (0, nv), rad."""
 
@@ -273,7 +274,7 @@ def servo_run(
         ff: Constant feedforward, shape (nv,), N m.
         duration_s: Length of the run.
         push_n: Force on the handle along world +x during the push window.
-        is_recorded: Whether to keep the poses.
+        is_recorded: Whether to keep poses and displacements.
 
     Raises:
         SimulationError: MuJoCo warned, or the state is not finite.
@@ -293,25 +294,26 @@ def servo_run(
     minus_limit, torque, damping = -limit, np.empty(model.nv), np.empty(model.nv)
     q, qd, applied = data.qpos, data.qvel, data.qfrc_applied
     dt = PHYSICS.timestep_s
-    window = (
-        (round(PROTOCOL.push_from_s / dt), round(PROTOCOL.push_to_s / dt)) if push_n else (-1, -1)
+    n = round(duration_s / dt)
+    begin, end = (
+        round(t / dt) if push_n else n for t in (PROTOCOL.push_from_s, PROTOCOL.push_to_s)
     )
-    places = np.empty((round(duration_s / dt), 3))
-    poses = np.empty((len(places) if is_recorded else 0, model.nv))
-    for k in range(len(places)):
-        if k == window[0]:
-            push[0] = push_n
-        elif k == window[1]:
-            push[0] = 0.0
-        if is_recorded:
-            poses[k] = q
-        np.multiply(q, minus_kp, torque)
-        np.add(torque, constant, torque)
-        np.multiply(qd, minus_kv, damping)
-        np.add(torque, damping, torque)
-        _clip(torque, minus_limit, limit, applied)
-        mujoco.mj_step(model, data)
-        places[k] = site  # position of the step's start: one step behind
+    is_traced = is_recorded or push_n != 0.0
+    places = np.empty((n if is_traced else 0, 3))
+    poses = np.empty((n if is_recorded else 0, model.nv))
+    for start_k, stop_k, force_n in ((0, begin, 0.0), (begin, end, push_n), (end, n, 0.0)):
+        push[0] = force_n
+        for k in range(start_k, stop_k):
+            if is_recorded:
+                poses[k] = q
+            np.multiply(q, minus_kp, torque)
+            np.add(torque, constant, torque)
+            np.multiply(qd, minus_kv, damping)
+            np.add(torque, damping, torque)
+            _clip(torque, minus_limit, limit, applied)
+            mujoco.mj_step(model, data)
+            if is_traced:
+                places[k] = site  # position of the step's start: one step behind
     guard.check(model, data, "servo run")
     mujoco.mj_kinematics(model, data)
     moved = np.linalg.norm(np.vstack([places[1:], site]) - start, axis=1)

@@ -106,6 +106,7 @@ class Runner:
         self._ctx, self._arm = ctx, arm
         self.policy_s = 0.0
         self.notes: list[str] = []
+        self._failed_starts = 0
         self._checked = self._check()
 
     def _check(self):
@@ -118,14 +119,18 @@ class Runner:
             return None
 
     def __call__(self, model_xml: str, use: Callable[[Any], software.Answers]) -> software.Answers:
-        """Runs `use` on a fresh worker that holds `trim.py` and the given nominal model."""
-        if self._checked is None:
+        """Runs `use` on a fresh worker that holds `trim.py` and the given nominal model.
+
+        Software that could not be started twice is not started again: each try may take half a minute.
+        """
+        if self._checked is None or self._failed_starts > 1:
             return software.ABSENT
         with self._ctx.worker("python", self._checked, software.LIMITS) as worker:
             try:
                 worker.load(model_xml=model_xml)
             except (InvalidSubmission, TrialFault) as error:
                 said = error.message if isinstance(error, InvalidSubmission) else str(error)
+                self._failed_starts += 1
                 if said not in self.notes:
                     self.notes.append(said)
                 return software.ABSENT

@@ -138,7 +138,10 @@ def summary(report: Report, out: Path) -> str:
     if report.reference:
         marks.append(f"reference: {report.reference}")
     reward = "no reward" if report.reward is None else f"{100 * report.reward:.1f}"
+    closed = ", ".join(gate for gate, is_open in report.gates.items() if not is_open)
     why = f" ({report.errors[0].message})" if report.errors else ""
+    if closed:
+        why = f" (closed: {closed}{''.join(f'; {flag}' for flag in report.flags[:1])})"
     return (
         f"{report.task:<24} {reward:>9}  n={len(report.rows):<3} {report.outcome}{why}  "
         f"[{', '.join(marks)}]  {out / 'report.json'}"

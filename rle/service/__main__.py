@@ -89,6 +89,7 @@ def _handover(args: argparse.Namespace, places: Places) -> int:
     whole = handover.hand_over_step(places, args.step)
     if args.end_agent:
         snapshot.restore(places.agent_uid, snapshot.roots_of(places), places.snapshot)
+        snapshot.put_back(places.handover / handover.FROZEN, places.workspace, places.agent_uid)
     return 0 if whole else 1
 
 

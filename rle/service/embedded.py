@@ -64,6 +64,7 @@ def open(  # noqa: A001 - reads as `embedded.open(...)`
 
     Raises:
         UserError: Unknown task, or one without a service.
+        InfrastructureError: The simulator cannot open the first scene.
     """
     spec = session_spec(task) if isinstance(task, str) else task
     temporary = None
@@ -76,7 +77,11 @@ def open(  # noqa: A001 - reads as `embedded.open(...)`
         profile=profile,
     )  # fmt: skip
     session = Session(course)
-    session.start()
+    try:
+        session.start()
+    except BaseException:
+        session.close()
+        raise
 
     def on_close() -> None:
         session.seal("closed")

@@ -56,6 +56,10 @@ def deployed(places: Places) -> Broker:
         profile = msgspec.structs.replace(profile, layout="practice")
         key, salt = _own_key(places.state), PRACTICE_SALT
     else:
+        if not salt_file.is_file():
+            raise UserError(
+                f"{salt_file} is missing beside {key_file.name}; make a deployment with `rle deploy`"
+            )
         key, salt = SigningKey.load(key_file), salt_file.read_bytes()
     return _broker(
         session_spec(profile.task), profile, key, salt, places.session,

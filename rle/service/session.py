@@ -194,7 +194,7 @@ class Session:
         if self.is_closing:
             raise Refusal("trial_over", "the session is over; its record is sealed")
         if isinstance(request, MUTATING) and request.request_id in self._walk.ids:
-            done = self._walk.pending != request.request_id
+            done = request.request_id not in self._walk.lost
             raise Refusal(
                 "duplicate_request",
                 f"request {request.request_id} was already charged (done: {str(done).lower()}); "

@@ -128,7 +128,7 @@ PUSH_REACH_M: Range = (0.30, 0.80)
 """Distance of a stroke's ends from the arm's base. Source: card."""
 IK_AXIS_WEIGHT, IK_DAMPING = 0.12, 1.0e-4
 """Weight of the stick's axis beside the tip (1), and damping. Source: card."""
-IK_ITERATIONS = 4
+IK_ITERATIONS = 3
 """Steps per waypoint, started at the waypoint before. Source: ours (test_pushes: 1 mm)."""
 N_STROKES_MAX, FRAMES_MAX = 5, 100
 """Strokes and frames that every push is planned with. Source: card."""

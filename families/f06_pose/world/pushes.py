@@ -343,17 +343,17 @@ def record(
     states, occluded, ends = [run.state()], [probe.is_occluded(run.state())], []
     quality, judged = Quality(), -1.0
     for k in range(1, frames + 1):
-        state = states[-1]
         if k <= spec.SELECT_FRAMES:
+            state = states[-1]
             quality.add(block_pose(built, state)[2], occluded[-1], is_dead(built, state))
-            if not quality.can_exceed(best, spec.SELECT_FRAMES - k):
+            if k == min(frames, spec.SELECT_FRAMES):
+                judged = quality.value
+            elif not quality.can_exceed(best, spec.SELECT_FRAMES - k):
                 break
-            judged = quality.value
         if k == frames:
             break
         if run.frame(driver):
             ends.append(k + 1)
         states.append(run.state())
         occluded.append(probe.is_occluded(states[-1]))
-    is_whole = len(states) >= min(frames, spec.SELECT_FRAMES)
-    return np.array(states), np.array(occluded), tuple(ends), judged if is_whole else -1.0
+    return np.array(states), np.array(occluded), tuple(ends), judged

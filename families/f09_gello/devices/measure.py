@@ -251,8 +251,9 @@ def _pictured(
     """Curves of the first hold and push of device 0, 50 points a second at most."""
     curves = {"path_assisted_n_m": assisted_path.max(axis=1).tolist()}
     try:
-        hold = task.servo_run(model, draws.holds[0], ff["holds"][0], PROTOCOL.hold_s)
-        passive_hold = task.servo_run(model, draws.holds[0], 0 * ff["holds"][0], PROTOCOL.hold_s)
+        pose, torque, seconds = draws.holds[0], ff["holds"][0], PROTOCOL.hold_s
+        hold = task.servo_run(model, pose, torque, seconds, is_recorded=True)
+        passive_hold = task.servo_run(model, pose, 0 * torque, seconds, is_recorded=True)
         push = task.servo_run(
             model, draws.holds[0], ff["holds"][0], PROTOCOL.push_s, PROTOCOL.push_n
         )

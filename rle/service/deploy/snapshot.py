@@ -7,6 +7,7 @@ user owns is deleted and the stored files come back, byte for byte.
 
 import contextlib
 import os
+import shutil
 import stat
 import subprocess
 import tarfile
@@ -15,6 +16,8 @@ from pathlib import Path
 
 from rle.service.deploy.places import Places
 
+SCRATCH = "scratch"
+"""Writable folder beside what was frozen."""
 _VIRTUAL = frozenset(
     {"proc", "sysfs", "cgroup", "cgroup2", "devpts", "mqueue", "securityfs", "debugfs", "bpf",
      "tracefs", "pstore", "configfs", "fusectl", "binfmt_misc", "nsfs", "autofs"}
@@ -89,6 +92,44 @@ def restore(uid: int, roots: Sequence[Path], archive: Path, *, base: Path = Path
         with tarfile.open(archive) as tar:
             tar.extractall(base, numeric_owner=True, filter="fully_trusted")
     return gone
+
+
+def put_back(frozen: Path, workspace: Path, uid: int) -> list[str]:
+    """Gives the next agent what was frozen: root's, read-only, beside an empty scratch folder of its own.
+
+    Args:
+        frozen: Folder of the hand-over; each of its entries comes to stand in the workspace.
+        workspace: The agent's folder.
+        uid: The agent.
+
+    Returns:
+        Names that were put there.
+    """
+    names = sorted(p.name for p in frozen.iterdir()) if frozen.is_dir() else []
+    for name in names:
+        target = workspace / name
+        _remove(target)
+        if (frozen / name).is_dir():
+            shutil.copytree(frozen / name, target)
+        else:
+            shutil.copyfile(frozen / name, target)
+        for path in (target, *target.rglob("*")):
+            os.chown(path, 0, 0)
+            path.chmod(0o555 if path.is_dir() else 0o444)
+    if names:
+        scratch = workspace / SCRATCH
+        _remove(scratch)
+        scratch.mkdir()
+        os.chown(scratch, uid, uid)
+    return names
+
+
+def _remove(path: Path) -> None:
+    """Whatever stands there; a link is removed, not followed."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _owned(uid: int, roots: Sequence[Path]) -> Iterator[tuple[Path, os.stat_result]]:

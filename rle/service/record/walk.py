@@ -61,6 +61,8 @@ class Walk:
         self.meter = Meter(spec.phases[0])
         self.opening: dict[str, Any] = {}
         self.ids: set[str] = set()
+        self.lost: set[str] = set()
+        """Charged requests whose effect is unknown."""
         self.pending: str | None = None
         self.last_id: str | None = None
         self.last_done = True
@@ -227,6 +229,7 @@ class Walk:
     def _abandon(self) -> None:
         if self.pending is not None:
             self.meter.abandon()
+            self.lost.add(self.pending)
             self.pending = None
 
     def _on_checkpoint(self, i: int, p: dict[str, Any]) -> None:

@@ -300,3 +300,23 @@ def test_a_lost_machine_is_nobodys_zero(tmp_path, deployment):
     code, flat, report = grade("f03/tower", hand, tmp_path / "out", *deployment[1])
     assert code == 3 and flat is None
     assert (report.outcome, code_of(report)) == ("infrastructure_error", "ledger.broker")
+
+
+def test_a_scene_that_the_service_could_not_open_is_nobodys_zero(tmp_path):
+    class OneBox(Answering):
+        def open_trial(self, plan):
+            if plan.trial == 1:
+                raise RuntimeError("no scene")
+            return super().open_trial(plan)
+
+    task = "f03/hidden-com"
+    profile = Profile(task=task, layout="practice", sync=False)
+    sim = embedded.open(
+        s.SESSIONS[task], folder=tmp_path / "hand", adapter=OneBox(task), profile=profile
+    )
+    with sim:
+        sim.step(np.zeros((1, 7)))
+        sim.call("submit", quadrant="A")
+    code, flat, report = grade(task, tmp_path / "hand", tmp_path / "out")
+    assert code == 3 and flat is None
+    assert (report.outcome, code_of(report)) == ("infrastructure_error", "ledger.simulator")

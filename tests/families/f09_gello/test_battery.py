@@ -1,5 +1,6 @@
 """The battery end to end: floors, refused and absent arms, and that both sides measure the same."""
 
+import contextlib
 import shutil
 from pathlib import Path
 
@@ -137,6 +138,22 @@ def test_broken_software_is_named_with_its_line(tmp_path):
         file.write_text(text)
         with pytest.raises(TrialFault, match=said):
             software.LocalTrim(file, xml)
+
+
+def test_software_that_does_not_start_is_tried_twice(tmp_path):
+    context = FakeContext(submission(tmp_path, ASSETS / "springs", ["xarm7"]))
+    starts = []
+
+    class Broken:
+        def load(self, model_xml):
+            starts.append(model_xml)
+            raise TrialFault("timeout_call", "python.load", "30 s")
+
+    context.worker = lambda *args: contextlib.nullcontext(Broken())
+    runner = verify.Runner(context, "xarm7")
+    answers = [runner("<mujoco/>", lambda worker: pytest.fail("used")) for _ in range(6)]
+    assert answers == [software.ABSENT] * 6 and len(starts) == 2
+    assert len(runner.notes) == 1 and "30 s" in runner.notes[0]
 
 
 def test_starter_is_written_once(tmp_path):

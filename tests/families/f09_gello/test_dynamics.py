@@ -21,7 +21,8 @@ def balanced() -> tuple[object, np.ndarray]:
 
 def test_exact_feedforward_holds_still():
     model, q = balanced()
-    trace = task.servo_run(model, q, task.residual(model, q[None])[0], PROTOCOL.hold_s)
+    ff = task.residual(model, q[None])[0]
+    trace = task.servo_run(model, q, ff, PROTOCOL.hold_s, is_recorded=True)
     assert trace.final_m < 1e-6 and trace.peak_m < 1e-6
 
 

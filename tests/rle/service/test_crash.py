@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from broker_process import START_S, Broker
 
 from rle.service import client as c
 from rle.service.broker import control
+from rle.service.protocol import Call, Step, to_array
 
 STILL = np.zeros(2)
 
@@ -146,3 +148,46 @@ def test_control_seals_under_a_live_client(start):
     assert not control(path, "rewind")["ok"]
     with pytest.raises(c.ConnectionLostError):
         sim.step(STILL)
+
+
+def still(request_id: str) -> Step:
+    return Step(request_id=request_id, actions=to_array(np.zeros((1, 2))))
+
+
+def test_ids_are_remembered_for_the_whole_session(start):
+    """Over connections, failures and a killed broker; and the answer says whether it was done."""
+    broker = start("development")
+    sim = broker.connect()
+    sim.reset()
+    sim._mutate(still("fine"))
+    with pytest.raises(c.SimError):
+        sim._mutate(Call(request_id="lost", name="fault", args={"how": "kill"}))
+    sim.close()
+    for _ in range(2):
+        sim = broker.connect()
+        with pytest.raises(
+            c.DuplicateRequestError, match=r"fine was already charged \(done: true\)"
+        ):
+            sim._mutate(still("fine"))
+        with pytest.raises(
+            c.DuplicateRequestError, match=r"lost was already charged \(done: false\)"
+        ):
+            sim._mutate(still("lost"))
+        assert sim.status.steps_used == 3
+        broker.kill()
+        broker.start()
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_a_worker_that_stops_while_it_observes_is_ended(start, how):
+    broker = start("attempt", "scale=0.1")
+    sim = broker.connect()
+    sim.step(STILL)
+    (pid,) = broker.worker_pids()
+    os.kill(pid, signal.SIGSTOP)
+    if how == "killed":
+        threading.Timer(0.3, os.kill, (pid, signal.SIGKILL)).start()
+    with pytest.raises(c.SimError, match="timeout" if how == "stopped" else "signal"):
+        sim.observe()
+    assert sim.fetch_status().live and sim.status.steps_used == 1
+    sim.step(STILL)

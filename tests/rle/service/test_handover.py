@@ -11,10 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from service_broker import declared, places_of
+from service_broker import declared, places_of, write_private
 
 from rle.errors import InfrastructureError
 from rle.service import client as c
+from rle.service.__main__ import main
 from rle.service.broker import control
 from rle.service.deploy import handover, snapshot
 from rle.service.record import Expect, VerifyKey, verify
@@ -156,6 +157,42 @@ def test_control_is_for_the_service_alone(start, tmp_path):
     assert answer["phases"] == ["attempt"] and broker.process.pid in answer["pids"]
 
 
+def test_an_image_without_secrets_serves_practice_and_says_so(start, tmp_path):
+    places = places_of(tmp_path)
+    places.private.mkdir(mode=0o700)
+    places.profile.write_text('{"task": "f03/tower"}')
+    broker = start("attempt", "deployed")
+    with broker.connect() as sim:
+        assert sim.task_info()["practice"] is True
+        sim.finish()
+    opening = json.loads((places.session / "ledger.jsonl").read_bytes().splitlines()[0])["p"]
+    assert (opening["layout"], opening["practice"]) == ("practice", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"task": "f03/tower", "budget": 1}', "budget"),
+        ("{", "known keys: task"),
+        ('{"task": "f03/towr"}', "did you mean 'f03/tower'"),
+    ],
+)
+def test_a_profile_that_is_none_is_a_usage_error(tmp_path, capsys, text, told):
+    places = places_of(tmp_path)
+    places.private.mkdir(mode=0o700)
+    places.profile.write_text(text)
+    assert main([*places.arguments()]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_key_without_its_salt_is_no_practice(tmp_path, capsys):
+    places = places_of(tmp_path)
+    write_private(places.private, "f03/tower")
+    (places.private / "salt").unlink()
+    assert main([*places.arguments()]) == 2
+    assert "salt" in capsys.readouterr().err
+
+
 # ------------------------------------------------------------------------- the agent's side
 
 
@@ -212,6 +249,30 @@ def test_between_steps_the_agents_files_are_those_before_the_first(agents_files)
     assert os.readlink(home / "link") == ".config/cli.json"
     assert os.listxattr(home / ".config") == []
     assert (base / "system").read_text() == "root's" and (base / "tmp").is_dir()
+
+
+@as_root
+def test_what_was_frozen_comes_back_read_only_beside_an_empty_scratch(tmp_path):
+    frozen, workspace, outside = (tmp_path / n for n in ("frozen", "workspace", "outside"))
+    (frozen / "agent_harness" / "lib").mkdir(parents=True)
+    (frozen / "agent_harness" / "MANUAL.md").write_text("how to")
+    (frozen / "agent_harness" / "lib" / "a.py").write_text("A = 1")
+    for folder in (workspace, outside):
+        folder.mkdir()
+    (outside / "kept").write_text("x")
+    (workspace / "agent_harness").symlink_to(outside)
+    (workspace / "scratch").mkdir()
+    (workspace / "scratch" / "note").write_text("cube 4")
+    for _ in range(2):  # after each step
+        assert snapshot.put_back(frozen, workspace, UID) == ["agent_harness"]
+        harness = workspace / "agent_harness"
+        assert not harness.is_symlink() and (harness / "MANUAL.md").read_text() == "how to"
+        for path in (harness, *harness.rglob("*")):
+            assert (path.stat().st_uid, path.stat().st_mode & 0o222) == (0, 0)
+        assert list((workspace / "scratch").iterdir()) == []
+        assert (workspace / "scratch").stat().st_uid == UID
+    assert [p.name for p in outside.iterdir()] == ["kept"]
+    assert snapshot.put_back(tmp_path / "none", workspace, UID) == []
 
 
 @as_root

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from service_fake import Point, attempt, spec
 
+from rle.errors import InfrastructureError
 from rle.service import client as c
 from rle.service import embedded
 from rle.service.adapter import ArgSpec, ExtraOp, PhaseSpec
-from rle.service.course import Profile
+from rle.service.course import SIM_UNAVAILABLE, Profile
 from rle.service.record import Expect, verify
 
 ONE = np.array([1.0, 0.0])
@@ -259,3 +260,34 @@ def test_seal_and_advance_repeat_without_effect(opened):
     sim.session.tick()
     assert (sim.folder / "ledger.jsonl").stat().st_size == size
     assert report_of(sim).end_reason == "collected"
+
+
+class OneScene(Point):
+    """Opens its first scene and no other."""
+
+    def open_trial(self, plan):
+        if plan.trial > 0:
+            raise RuntimeError("no scene")
+        return super().open_trial(plan)
+
+
+def test_a_later_scene_that_cannot_open_ends_the_session_without_a_verdict(tmp_path):
+    declared = spec(attempt(trials=2))
+    with embedded.open(declared, folder=tmp_path, adapter=OneScene("x")) as sim:
+        sim.step(STILL)
+        sim.finish()
+        assert sim.status.phase == "finished"
+    report = verify(tmp_path / "ledger.jsonl", None, Expect(spec=declared))
+    assert report.ok and report.end_reason == SIM_UNAVAILABLE
+    assert [t.ended for t in report.trials] == ["finished"]
+
+
+def test_a_first_scene_that_cannot_open_is_tried_again_by_the_next_start(tmp_path):
+    class Dead(Point):
+        def open_trial(self, plan):
+            raise RuntimeError("no scene")
+
+    with pytest.raises(InfrastructureError, match="worker.log"):
+        embedded.open(spec(), folder=tmp_path, adapter=Dead("x"))
+    with embedded.open(spec(), folder=tmp_path, adapter=Point("x")) as sim:
+        assert sim.status.live
