@@ -251,7 +251,7 @@ class Args:
     data: Path
     """Folder of `rle dev f06/learned-rgbd generate`."""
     out: Path = Path("assets/oracles/f06/learned-rgbd")
-    """Folder for model.pt and curve.json."""
+    """Folder for model.pt; the curve is written beside it."""
     steps: int = 2500
     batch: int = 96
     rate: float = 2e-3
@@ -302,7 +302,8 @@ def train(args: Args) -> PoseNet:
             )
     net.to("cpu").eval()
     args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "curve.json").write_text(json.dumps(curve, indent=0) + "\n")
+    beside = args.out.with_name(f"{args.out.name}-curve.json")  # the folder itself is a submission
+    beside.write_text(json.dumps(curve, indent=0) + "\n")
     return net
 
 

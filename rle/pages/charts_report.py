@@ -1,5 +1,6 @@
 """Figures of the trial report: what earned and what cost, and one small multiple per trial."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -202,7 +203,7 @@ def axis_ends(rows: Sequence[Row], curves: Sequence[Curve]) -> dict[str, tuple[f
         low = min([*values, *limits, 0.0])
         ends[curve.series] = (
             -round_up(-low) if low < 0.0 else 0.0,
-            round_up(max([*values, *limits, 1e-9])),
+            min(round_up(max([*values, *limits, 1e-9])), curve.most or math.inf),
         )
     return ends
 

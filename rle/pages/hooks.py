@@ -51,6 +51,8 @@ class Curve:
     """Thresholds to draw: (value, what it means)."""
     scale: float = 1.0
     """Factor from the stored unit to the shown one."""
+    most: float | None = None
+    """The axis ends here at the latest, in the shown unit; what lies beyond is cut."""
     shade: str = ""
     """Key of a series of 0 and 1: the time where it is 1 is shaded."""
     shade_label: str = ""

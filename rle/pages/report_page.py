@@ -202,8 +202,10 @@ def _legend(rows: list[Row], hooks: Hooks) -> str:
     curves = max((curves_of(row, hooks) for row in rows), key=len, default=[])
     if not curves:
         return ""
-    words = [f"Dashed line: {meaning}." for c in curves for _, meaning in c.limits]
-    words += dict.fromkeys(f"Shaded: {c.shade_label}." for c in curves if c.shade)
+    words = list(
+        dict.fromkeys(f"Dashed line: {meaning}." for c in curves for _, meaning in c.limits)
+    )
+    words += list(dict.fromkeys(f"Shaded: {c.shade_label}." for c in curves if c.shade))
     if any(row.events for row in rows):
         whats = dict.fromkeys(_kind(what) for row in rows for _, what in row.events)
         words.append(f"Dotted verticals: {', '.join(list(whats)[:_MAX_KINDS])}.")

@@ -1,6 +1,7 @@
 """Attack book, kind ts: rows 29 to 39."""
 
 import io
+import struct
 import zipfile
 
 import msgspec
@@ -214,6 +215,13 @@ def deflated(data: bytes) -> bytes:
     return out.getvalue()
 
 
+def shifted(data: bytes) -> bytes:
+    """An archive that says that it starts a megabyte before its first byte."""
+    plain = rezip(data, lambda members: members)
+    (offset,) = struct.unpack("<I", plain[-6:-2])
+    return plain[:-6] + struct.pack("<I", offset + 10**6) + plain[-2:]
+
+
 def long_code(data: bytes) -> bytes:
     """Row 36: 20,000 literals in the code text."""
 
@@ -235,9 +243,10 @@ def long_code(data: bytes) -> bytes:
         (lambda d: b"junk" + d, "ts.zip"),
         (lambda d: d[: len(d) // 2], "ts.zip"),
         (lambda d: bytes(1000), "ts.zip"),
+        (shifted, "ts.zip"),
         (long_code, "ts.code_size"),
     ],
-    ids=["bomb", "twice", "upwards", "tail", "head", "half", "zeros", "literals"],
+    ids=["bomb", "twice", "upwards", "tail", "head", "half", "zeros", "offset", "literals"],
 )
 def test_archive_that_is_refused(attack, code):
     """Rows 36 and 37."""

@@ -6,6 +6,7 @@ method is scanned again after loading, in `torchscript_box`.
 
 import io
 import re
+import struct
 import zipfile
 import zlib
 
@@ -27,6 +28,9 @@ BYTES_PER_ELEMENT = 4
 NUMBERS = ("data/", "constants/")
 """Folders of stored tensors; the two pickles beside them hold lists and plain numbers."""
 PICKLES = ("data.pkl", "constants.pkl")
+READ_ERRORS = (zipfile.BadZipFile, zlib.error, struct.error, UnicodeDecodeError, ValueError,
+               EOFError, OSError, RuntimeError)  # fmt: skip
+"""What `zipfile` raises for members that are not where or what the archive says."""
 
 HOOKS = re.compile(r"\b(__setstate__|__getstate__)\b")
 CALLS = re.compile(
@@ -87,6 +91,7 @@ def _open(data: bytes) -> tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo]]:
         name = info.filename
         is_code = name.removeprefix(top).startswith("code/")  # torch compresses these alone
         plain = info.compress_type == zipfile.ZIP_STORED and info.file_size == info.compress_size
+        is_code &= info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
         parts = name.split("/")
         if not MEMBER_NAME.fullmatch(name) or ".." in parts or not name.startswith(top):
             raise Fault("ts.zip", fact=f"member {quoted(name, 60)}")
@@ -118,7 +123,7 @@ def _read_code(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]) ->
                 raise Fault("ts.zip", fact=f"member {quoted(name, 60)} has another size")
             if name.endswith(".py"):
                 code[name] = content.decode("utf-8")
-        except (zipfile.BadZipFile, zlib.error, UnicodeDecodeError, EOFError, NotImplementedError):
+        except READ_ERRORS:
             raise Fault("ts.zip", fact="the code cannot be read") from None
     return code
 
