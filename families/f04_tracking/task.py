@@ -248,7 +248,7 @@ class Trial:
         self._anchor_quat[k] = self.robot.body_quat_wxyz[0, _ANCHOR]
         falls = self._falls[k]
         falls[0], falls[1], falls[2] = fall_measures(self.robot, self.target())
-        if (falls > FALL_LIMITS).any():
+        if np.count_nonzero(falls > FALL_LIMITS):
             return self._fall(FALL_NAMES[int(np.argmax(falls > FALL_LIMITS))], k)
         if self.step_index == self.steps:
             self.ended = "done"
@@ -258,7 +258,9 @@ class Trial:
         """A MuJoCo warning, a non-finite state, or |qvel| above the limit."""
         views, limit = self._views, spec.FALLS.max_qvel
         slow = views.qvel.max() <= limit and views.qvel.min() >= -limit  # false for NaN
-        return not slow or not math.isfinite(views.qpos.sum()) or bool(views.warnings.any())
+        return (
+            not slow or not math.isfinite(views.qpos.sum()) or np.count_nonzero(views.warnings) > 0
+        )
 
     def _fall(self, name: str, k: int) -> str:
         """Ends the trial in step k, which does not count as executed."""

@@ -43,8 +43,7 @@ class MjcBatch:
         self._pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
         n_chunks = max(1, min(nworld, _CHUNKS_PER_THREAD * self.threads))
         self._chunks = [c.tolist() for c in np.array_split(np.arange(nworld), n_chunks)]
-        self._is_counted = np.zeros(scene.model.nbody, dtype=bool)
-        self._is_counted[scene.counted_bodies] = True
+        self._is_counted_geom = np.isin(scene.model.geom_bodyid, scene.counted_bodies)
         self._lowest = LowestPoint(scene, self.device)
 
     def _allocate(self) -> None:
@@ -119,7 +118,7 @@ class MjcBatch:
         self._xpos[world], self._xquat[world] = xpos, xquat
         self._sensors[world] = sensors
         self._touching[world] = self._count_touching(world)
-        if self._warnings[world].any():
+        if np.count_nonzero(self._warnings[world]):  # a tenth of the time of `any`, in every step
             self._bad[world] = True
 
     def _count_touching(self, world: int) -> int:
@@ -127,11 +126,11 @@ class MjcBatch:
         data = self._datas[world]
         if data.ncon == 0:
             return 0
-        contact = data.contact
-        bodies = self.scene.model.geom_bodyid[contact.geom]
-        candidate = self._is_counted[bodies]
-        if not candidate.any():
+        geoms = data.contact.geom
+        candidate = self._is_counted_geom[geoms]
+        if not np.count_nonzero(candidate):
             return 0
+        bodies = self.scene.model.geom_bodyid[geoms]
         touched: set[int] = set()
         wrench = np.zeros(6)
         for i in np.flatnonzero(candidate.any(axis=1)).tolist():
