@@ -99,9 +99,7 @@ class RobotTask:
         mujoco.mj_resetData(scene.model, scene.data)
         for robot in scene.robots:
             robot.reset()
-        hold = HeldRobots(scene)
-        for _ in range(s.START_STEPS):
-            hold.step()
+        HeldRobots(scene).step(s.START_STEPS)
         mujoco.mj_forward(scene.model, scene.data)
         scene.data.ctrl[:] = 0.0
         self._gripper[:] = 0.0
@@ -190,18 +188,29 @@ class HeldRobots:
     """Steps the physics with every robot joint and velocity put back after each step."""
 
     def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+        self._model, self._data = scene.model, scene.data
         names = [name for robot in scene.robots for name in robot.handles.joints]
-        self._qpos = qpos_addresses(scene.model, names)
-        self._dof = dof_addresses(scene.model, names)
-        self._kept = scene.data.qpos[self._qpos].copy()
+        at = _span(qpos_addresses(scene.model, names))
+        self._joints = scene.data.qpos[at]
+        self._rates = scene.data.qvel[_span(dof_addresses(scene.model, names))]
+        self._kept = self._joints.copy()
 
-    def step(self) -> None:
-        """One physics step."""
-        data = self._scene.data
-        mujoco.mj_step(self._scene.model, data)
-        data.qpos[self._qpos] = self._kept
-        data.qvel[self._dof] = 0.0
+    def step(self, count: int = 1) -> None:
+        """Physics steps."""
+        step, model, data = mujoco.mj_step, self._model, self._data
+        joints, rates, kept = self._joints, self._rates, self._kept
+        for _ in range(count):
+            step(model, data)
+            joints[:] = kept
+            rates[:] = 0.0
+
+
+def _span(addresses: np.ndarray) -> slice:
+    """The slice that holds exactly these addresses: a scene's robots come first, joint by joint."""
+    low, high = int(addresses.min()), int(addresses.max()) + 1
+    if sorted(addresses) != list(range(low, high)):
+        raise ValueError(f"the robots' addresses {sorted(addresses)} are not one block")
+    return slice(low, high)
 
 
 # ------------------------------------------------------------------------------ final measurement
@@ -250,16 +259,14 @@ def settle(scene: Scene, value: Callable[[str], float]) -> Settled:
     """
     hold = HeldRobots(scene)
     window = round(s.QUIET_WINDOW_S / s.TIMESTEP_S)
-    for _ in range(round(s.SETTLE_MIN_S / s.TIMESTEP_S) - window):
-        hold.step()
+    hold.step(round(s.SETTLE_MIN_S / s.TIMESTEP_S) - window)
     moving = _moving(scene, hold, window)
     settle_s = s.SETTLE_MIN_S
     while moving and settle_s < s.SETTLE_MAX_S - 1e-9:
         moving = _moving(scene, hold, window)
         settle_s += s.QUIET_WINDOW_S
     first = read(scene, value)
-    for _ in range(round(s.HOLD_S / s.TIMESTEP_S)):
-        hold.step()
+    hold.step(round(s.HOLD_S / s.TIMESTEP_S))
     second = read(scene, value)
     guard.check(scene.model, scene.data, "final measurement")
     excluded = {name: "touches_robot" for name in first.on_robot | second.on_robot}
@@ -276,11 +283,13 @@ def _moving(scene: Scene, hold: HeldRobots, steps: int) -> frozenset[str]:
     """Pieces that were not at rest during the next `steps` physics steps."""
     dofs = dof_addresses(scene.model, [f"{name}_joint" for name in scene.pieces])
     linear = dofs[:, None] + np.arange(3)
+    both = np.stack([linear, linear + 3])
     fastest = np.zeros((2, len(scene.pieces)))
     for _ in range(steps):
         hold.step()
-        fastest[0] = np.maximum(fastest[0], np.linalg.norm(scene.data.qvel[linear], axis=1))
-        fastest[1] = np.maximum(fastest[1], np.linalg.norm(scene.data.qvel[linear + 3], axis=1))
+        squares = np.square(scene.data.qvel[both]).sum(axis=2)
+        np.maximum(fastest, squares, out=fastest)
+    fastest = np.sqrt(fastest)
     return frozenset(
         name
         for name, speed, rate in zip(scene.pieces, *fastest, strict=True)

@@ -131,13 +131,14 @@ def test_d2(n_events: int, longest_event_s: float, tilt_max_deg: float) -> float
 
 
 def dynamic(name: str, measured: Mapping[str, float]) -> float:
-    """One draw: 0 if tracking > .304 or tilt > 30 deg (B, C, D1, E: or an event), else the test's credit.
+    """One draw: 0 if tracking > .304 (D2: .5) or tilt > 30 deg (B, C, D1, E: or an event), else the test's credit.
 
     Args:
         name: `testB` ... `testE`.
         measured: `tracking`, `tilt_max_deg`, `n_events`, `longest_event_s`, `fasm_min`.
     """
-    if not measured["tracking"] <= spec.TRACKING_LIMIT:
+    limit = spec.D2_TRACKING_LIMIT if name == "testD2" else spec.TRACKING_LIMIT
+    if not measured["tracking"] <= limit:
         return 0.0
     if not measured["tilt_max_deg"] <= spec.TILT_LIMIT_DEG:
         return 0.0

@@ -30,8 +30,9 @@ def thresholds(design: chassis.Chassis, rows: Sequence[Row]) -> list[Threshold]:
         if test == "static":
             checks.append((f"{label} margin", values.get("ssm_min_m"), spec.SSM_ZERO_M, "m", False))
         elif test in spec.SCENARIOS:
+            follows = spec.D2_TRACKING_LIMIT if test == "testD2" else spec.TRACKING_LIMIT
             checks += [
-                (f"{label} tracking", values.get("tracking"), spec.TRACKING_LIMIT, "-", True),
+                (f"{label} tracking", values.get("tracking"), follows, "-", True),
                 (f"{label} margin", values.get("fasm_min"), 0.0, "N m rad", False),
                 (f"{label} tilt", values.get("tilt_max_deg"), spec.TILT_LIMIT_DEG, "deg", True),
             ]

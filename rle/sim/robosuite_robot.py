@@ -217,12 +217,14 @@ class RobosuiteRobot:
             native[-1] = action[MODE]
         self._robot.composite_controller.set_goal(native)
         opening = -1.0 if action[GRIPPER] <= 0.0 else 1.0
-        self._set_points = {"right_gripper": opening * np.array([-1.0, 1.0])}
+        wanted = {"right_gripper": opening * np.array([-1.0, 1.0])}
         if self._is_mobile:
-            self._set_points["base"] = self._base_velocity(action[BASE])
-        for part, value in self._set_points.items():
-            _, low, high = self._actuators[part]
-            self._set_points[part] = 0.5 * (low + high) + 0.5 * (high - low) * value
+            wanted["base"] = self._base_velocity(action[BASE])
+        self._set_points = []
+        for part, value in wanted.items():
+            index, low, high = self._actuators[part]
+            scaled = 0.5 * (low + high) + 0.5 * (high - low) * value
+            self._set_points.append((index, np.clip(scaled, low, high)))
 
     def _base_velocity(self, velocity: np.ndarray) -> np.ndarray:
         """R(yaw - yaw at reset) (v_x, v_y), v_yaw: the base joints slide along the start axes."""
@@ -237,10 +239,12 @@ class RobosuiteRobot:
         self._sites.known = {}
         torques = self._robot.composite_controller.run_controller(_CONTROLLED)
         self._sites.known = None
-        for values in (torques, self._set_points):
-            for part, value in values.items():
-                index, low, high = self._actuators[part]
-                data.ctrl[index] = np.minimum(np.maximum(value, low), high)
+        ctrl = data.ctrl
+        for part, value in torques.items():
+            index, low, high = self._actuators[part]
+            ctrl[index] = np.minimum(np.maximum(value, low), high)
+        for index, value in self._set_points:
+            ctrl[index] = value
 
     def proprio(self) -> dict[str, np.ndarray]:
         """Joint and grip-site state; quaternions xyzw. Keys as the card lists them."""
@@ -322,6 +326,7 @@ class _SiteJacobians:
 
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData) -> None:
         self._model, self._data = model, data
+        self._ids = {model.site(i).name: i for i in range(model.nsite)}
         self.known: dict[str, np.ndarray] | None = None
         """By site, shape (2, 3, nv); None while the state may change between two calls."""
 
@@ -329,7 +334,7 @@ class _SiteJacobians:
         if self.known is not None and name in self.known:
             return self.known[name]
         both = np.zeros((2, 3, self._model.nv))
-        mujoco.mj_jacSite(self._model, self._data, both[0], both[1], self._model.site(name).id)
+        mujoco.mj_jacSite(self._model, self._data, both[0], both[1], self._ids[name])
         if self.known is not None:
             self.known[name] = both
         return both

@@ -23,11 +23,11 @@ AGENT_UID = 65_534
 SERVE = """
 import sys
 from pathlib import Path
-from service_broker import declared
+from service_broker import declared, places_of
 from rle.service import hosting
 hosting.session_spec = lambda task: declared("attempt")
 base = Path(sys.argv[1])
-broker = hosting.deployed(base / "private/profile.json", state=base / "state", socket=base / "run/sim.sock")
+broker = hosting.deployed(places_of(base))
 broker.session.start()
 (base / "run/ready").touch()
 broker.run()

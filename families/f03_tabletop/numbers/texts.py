@@ -22,8 +22,8 @@ _ROBOT = (
     "From its start it reaches about 0.75 m for top-down grasps; drive the base for more (base values below about 0.35 "
     "do not move it). `move` drives the gripper site towards a world pose with base and torso still; as `quat_xyzw`, "
     "(0.7071, 0.7071, 0, 0) points the gripper straight down, fingers closing along y. "
-    f"The hand covers about {c.MOVE_PACE_M:g} m in ten steps. Where it stays short of a pose, that is out of reach or a joint is at its "
-    f"limit; leave by way of an easy pose such as {c.FREE_POSE_M}."
+    f"The hand covers about {c.MOVE_PACE_M:g} m in ten steps. A target beyond reach stretches the arm straight, and from there `move` may not "
+    f"come back: draw the hand back and then up with `step`, position alone (-x, then +z, {c.UNBEND_STEPS} steps each), and go on."
 )
 TITLES = {
     "tower": "Build the tallest tower",

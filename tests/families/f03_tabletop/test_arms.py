@@ -118,6 +118,13 @@ def test_the_cube_starts_scrambled_upright_and_still(puzzle):
     assert evidence == {"solved": False, "turns": 0, "unclassified": 0, "recoveries": 0}
 
 
+def test_no_renderer_exists_before_a_picture_is_asked_for(puzzle):
+    puzzle.reset()
+    puzzle.step(np.zeros(14))
+    puzzle.observe(ObserveSpec())
+    assert puzzle._frames is None
+
+
 def test_a_solve_must_hold_for_five_control_steps(puzzle):
     puzzle.reset()
     puzzle.counter = cube.TurnCounter(cube_solver.SOLVED)

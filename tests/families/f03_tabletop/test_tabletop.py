@@ -402,13 +402,15 @@ def drive_to(adapter, position, steps):
     return adapter.state()["eef_pos"].copy()
 
 
-def test_move_has_the_pace_and_the_free_pose_that_are_told(fresh):
-    drive_to(fresh, s.FREE_POSE_M, 30)
-    way = (-0.1, -0.45, 1.2)
-    first = drive_to(fresh, way, 8)
-    second = drive_to(fresh, way, 10)
+def test_move_has_the_pace_that_is_told_and_a_straight_arm_the_way_back(fresh):
+    start = (-0.1, 0.0, 1.2)
+    drive_to(fresh, start, 30)
+    first = drive_to(fresh, (-0.1, -0.45, 1.2), 8)
+    second = drive_to(fresh, (-0.1, -0.45, 1.2), 10)
     assert np.linalg.norm(second - first) == pytest.approx(s.MOVE_PACE_M, rel=0.1)
-    near = (-0.25, -0.36, 1.03)
-    drive_to(fresh, (0.15, 0.17, 1.35), 40)
-    drive_to(fresh, s.FREE_POSE_M, 60)
-    assert np.linalg.norm(drive_to(fresh, near, 60) - near) < 0.01
+    drive_to(fresh, (0.3, 0.0, 1.3), 100)
+    assert np.linalg.norm(drive_to(fresh, start, 60) - start) > 0.1, "the trap that is told of"
+    for direction in ((-1.0, 0.0, 0.0), (0.0, 0.0, 1.0)):
+        for _ in range(s.UNBEND_STEPS):
+            fresh.step(np.array([*direction, 0.0, 0.0, 0.0, -1.0, *np.zeros(5)]))
+    assert np.linalg.norm(drive_to(fresh, start, 60) - start) < 0.01

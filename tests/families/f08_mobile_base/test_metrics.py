@@ -181,8 +181,9 @@ def measured(**changes) -> dict[str, float]:
 @pytest.mark.parametrize("name", spec.SCENARIOS)
 def test_dynamic_full_and_lost(name):
     assert metrics.dynamic(name, measured()) == 1.0
-    assert metrics.dynamic(name, measured(tracking=0.304)) == 1.0
-    assert metrics.dynamic(name, measured(tracking=0.3041)) == 0.0
+    limit = 0.5 if name == "testD2" else 0.304
+    assert metrics.dynamic(name, measured(tracking=limit)) == 1.0
+    assert metrics.dynamic(name, measured(tracking=limit + 1e-4)) == 0.0
     assert metrics.dynamic(name, measured(tracking=math.nan)) == 0.0
     assert metrics.dynamic(name, measured(tilt_max_deg=30.1)) == 0.0
     if name != "testD2":

@@ -21,7 +21,7 @@ def test_numbers_of_the_instruction_are_those_of_the_spec():
         f"{spec.FOOTPRINT_LIMIT_M:g}", f"{spec.MASS_LIMIT_KG:g}", f"{spec.LENGTH_LIMIT_M:g}",
         f"{spec.BASE_MASS_REFERENCE_KG:g}", f"{spec.DESIGN_EFFICIENCY_BEST:g}",
         f"{1000 * spec.SSM_FULL_M:g}", f"{1000 * spec.SSM_ZERO_M:g}", f"{sum(spec.FASM_BE):g}",
-        f"{spec.FASM_C:g}", f"{spec.FASM_D1:g}", f"{spec.TRACKING_LIMIT:g}", f"{spec.LIFT_OFF_S:g}",
+        f"{spec.FASM_C:g}", f"{spec.FASM_D1:g}", f"{spec.TRACKING_LIMIT:g}", f"{spec.D2_TRACKING_LIMIT:g}", f"{spec.LIFT_OFF_S:g}",
         f"{spec.SUPPORT_WINDOW_S:g}", f"{spec.SHELF_TOLERANCE_M:g}", f"{spec.AXLE_INSET_M:g}",
         f"{spec.MAX_MEMBERS}", f"{1000 * spec.BRACKET_REACH_M:g}", f"{spec.GATE_CAP:g}",
         f"{1000 * spec.BUMP_PROUD_M:g}", f"{1000 * spec.CURB_SIZE_M[2]:g}",

@@ -72,6 +72,59 @@ def test_two_resets_and_the_same_actions_give_the_same_bits(bench):
     assert np.array_equal(*seen)
 
 
+def test_shared_jacobians_are_the_same_torques(bench):
+    # Jacobians computed once per physics step, against robosuite's own that compute them at every call.
+    rng = np.random.default_rng(4)
+    for _ in range(3):
+        bench.robot.set_action(rng.uniform(-1, 1, 12))
+        drive(bench.model, bench.data, [bench.robot], SUBSTEPS)
+    bench.robot.set_action(rng.uniform(-1, 1, 12))
+    mujoco.mj_step1(bench.model, bench.data)
+    bench.robot.control()  # the first after a new goal still uses the state of that moment
+    bench.robot.control()
+    ours = bench.data.ctrl.copy()
+    sites = bench.robot._sites
+    plain = np.zeros((2, 3, bench.model.nv))
+    site = bench.model.site(bench.robot.handles.grip_site).id
+    mujoco.mj_jacSite(bench.model, bench.data, plain[0], plain[1], site)
+    name = bench.robot.handles.grip_site
+    assert np.array_equal(plain, [sites.linear(name), sites.angular(name)])
+    everything = dict.fromkeys(("right", "torso", "base", "right_gripper"), True)
+    theirs = bench.robot._robot.composite_controller.run_controller(everything)
+    index, low, high = bench.robot._actuators["right"]
+    assert np.array_equal(ours[index], np.clip(theirs["right"], low, high))
+    assert sites.known is None, "nothing is kept between physics steps"
+
+
+def test_the_grip_site_approaches_along_z_and_closes_along_x(bench):
+    _, rotation = bench.robot.site_pose()
+    pads = [bench.data.geom(name).xpos for name in bench.robot.handles.pads]
+    across = (pads[1] - pads[0]) / np.linalg.norm(pads[1] - pads[0])
+    assert abs(across @ rotation[:, 0]) > 0.999
+    wrist = bench.data.body(bench.robot.handles.wrist_camera.split("_")[0] + "_right_hand").xpos
+    assert (bench.robot.site_pose()[0] - wrist) @ rotation[:, 2] > 0.05
+
+
+def test_pads_and_fingers_have_the_stated_friction_and_force(bench):
+    model, handles = bench.model, bench.robot.handles
+    assert [model.geom(name).friction[0] for name in handles.pads] == [2.0, 2.0]
+    fingers = [
+        i for i in range(model.nu)
+        if model.joint(model.actuator(i).trnid[0]).name in handles.finger_joints
+    ]  # fmt: skip
+    assert len(fingers) == 2
+    assert model.actuator_forcerange[fingers].tolist() == [[-20.0, 20.0]] * 2
+
+
+def test_collision_shapes_of_the_robot_are_not_drawn(bench):
+    shown = mujoco.MjvOption().geomgroup
+    mine = [bench.model.geom(i) for i in range(bench.model.ngeom)]
+    mine = [g for g in mine if g.bodyid[0] in bench.robot.bodies]
+    hidden = [g for g in mine if g.name.endswith("_collision")]
+    assert hidden and not any(shown[g.group[0]] for g in hidden)
+    assert not any(g.group[0] == 0 for g in mine)
+
+
 def test_the_pose_is_held(bench):
     before = bench.robot.proprio()
     after = bench.run(30)
