@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from families.f06_pose import spec, task
 from families.f06_pose.world.frames import Shot, Studio
+from families.f06_pose.world.pushes import Push
 from rle.errors import InfrastructureError
 from rle.seeds import TrialStreams
 
@@ -36,18 +37,29 @@ def _studio() -> Studio:
     return Studio()
 
 
-def shoot(scenes: Scenes) -> list[Shot]:
-    """Draws all frames of a trial.
+@functools.lru_cache(maxsize=spec.RENDER_AHEAD)
+def _planned(streams: TrialStreams) -> Push:
+    """The push of a scene; a process that draws it in pieces plans it once."""
+    return task.plan_push(streams)
+
+
+def shoot(scenes: Scenes, first: int = 0, last: int | None = None) -> list[Shot]:
+    """Draws frames of a trial.
+
+    Args:
+        scenes: The trial.
+        first: Number of the first frame.
+        last: Number after the last frame; None: all that follow.
 
     Raises:
         SimulationError: A push that cannot be planned.
     """
     studio = _studio()
     if scenes.kind == "single":
-        return [task.single_frame(studio, s, scenes.channels) for s in scenes.streams]
+        return [task.single_frame(studio, s, scenes.channels) for s in scenes.streams[first:last]]
     (streams,) = scenes.streams
-    push = task.plan_push(streams)
-    return list(task.push_frames(studio, streams, push, scenes.frames, scenes.channels))
+    frames = range(scenes.frames)[first:last]
+    return list(task.push_frames(studio, streams, _planned(streams), frames, scenes.channels))
 
 
 def cpus() -> tuple[set[int], set[int]]:
@@ -83,7 +95,7 @@ class Ahead:
                 _enter,
                 (os.getpid(), cpus()[0]),
             )
-        self._waiting: dict[int, Future[list[Shot]]] = {}
+        self._waiting: dict[int, list[Future[list[Shot]]]] = {}
         self._present: tuple[int, list[Shot]] = (-1, [])
 
     def shots(self, number: int) -> list[Shot]:
@@ -100,14 +112,21 @@ class Ahead:
             return self._present[1]
         for k in range(number, min(number + spec.RENDER_AHEAD, len(self._scenes))):
             if k not in self._waiting:
-                self._waiting[k] = self._pool.submit(shoot, self._scenes[k])
+                self._waiting[k] = self._submit(self._pool, self._scenes[k])
         try:
-            self._present = (number, self._waiting.pop(number).result())
+            pieces = [piece.result() for piece in self._waiting.pop(number)]
         except BrokenProcessPool as error:
             raise InfrastructureError(
                 "a renderer process was killed (memory, or a person)", code="render.process"
             ) from error
+        self._present = (number, [shot for piece in pieces for shot in piece])
         return self._present[1]
+
+    @staticmethod
+    def _submit(pool: ProcessPoolExecutor, scenes: Scenes) -> list[Future[list[Shot]]]:
+        """Draws a trial in pieces, so that no renderer ever holds all of its frames."""
+        step = spec.RENDER_PIECE_FRAMES
+        return [pool.submit(shoot, scenes, k, k + step) for k in range(0, scenes.frames, step)]
 
     def __enter__(self) -> "Ahead":
         return self

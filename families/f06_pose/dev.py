@@ -133,6 +133,10 @@ def _connection(options, task: str) -> Generator[client.Renderer]:
         with client.connect(path) as renderer:
             yield renderer
         return
+    if running := _running(task):
+        with running:
+            yield running
+        return
     calls = open_calls(root_of(task), task) if options.command == "evaluate" else None
     workers = getattr(options, "workers", None) or default_workers()
     with tempfile.TemporaryDirectory(prefix="rle-f06-") as name:
@@ -142,6 +146,14 @@ def _connection(options, task: str) -> Generator[client.Renderer]:
                 yield renderer
     if calls:
         calls.close()
+
+
+def _running(task: str) -> client.Renderer | None:
+    """A connection to the service that this user already runs for the task, if there is one."""
+    try:
+        return client.connect(str(socket_path(root_of(task))))
+    except client.RendererError:
+        return None
 
 
 @contextlib.contextmanager

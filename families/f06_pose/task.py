@@ -6,7 +6,7 @@ one id are different scenes.
 """
 
 import functools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Literal
 
 import gymnasium
@@ -108,12 +108,12 @@ def push_frames(
     studio: Studio,
     streams: pushes.Streams,
     push: pushes.Push,
-    frames: int,
+    frames: Iterable[int],
     channels: Collection[str],
 ) -> Iterator[Shot]:
-    """The first `frames` frames of a planned push, drawn one by one."""
+    """Frames of a planned push by their numbers, drawn one by one."""
     built = scene.build(push.shape_id)
-    for k in range(frames):
+    for k in frames:
         yield studio.shot(built, push.qpos[k], streams, k, bool(push.occluded[k]), channels)
 
 

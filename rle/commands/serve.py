@@ -14,11 +14,12 @@ from rle.service import hosting
 from rle.service.adapter import SessionSpec, session_spec
 
 EXAMPLE = """import numpy as np, rle_client
+
 with rle_client.connect() as sim:
     info = sim.task_info()
     print(info["instruction"])
     action = np.zeros(info["action_dim"])
-    action[0] = 1.0                        # what each number means: info["action_layout"]
+    action[0] = 1.0  # what each number means: info["action_layout"]
     out = sim.step([action] * 20, observe=())
     print({name: value.round(3) for name, value in out.observation.items()})
     print(sim.status)

@@ -87,7 +87,7 @@ class Silhouettes:
         """Writes 1 where a posed block shows.
 
         Args:
-            mask: Window to write into, zeros. Shape (h, w), uint8.
+            mask: Window to write into, zeros. Shape (h, w), uint8 or float32.
             shape_id: 0 T, 1 C, 2 F.
             pose: x and y in m, yaw in rad.
             origin: Column and row of the window's first pixel.

@@ -47,9 +47,9 @@ class Evidence:
         self.origin = (min(u0, width - 2), min(v0, height - 2))
         rows = slice(self.origin[1], int(min(height, centre[1] + reach)) + 1)
         cols = slice(self.origin[0], int(min(width, centre[0] + reach)) + 1)
-        self.weight = red[rows, cols] - free[rows, cols]
+        self.weight = np.ascontiguousarray(red[rows, cols] - free[rows, cols], np.float32)
         self.n_red = float(red.sum())
-        self.mask = np.zeros(self.weight.shape, np.uint8)
+        self.mask = np.zeros(self.weight.shape, np.float32)
 
 
 class Estimator:
@@ -114,7 +114,7 @@ class Estimator:
     def _cost(self, seen: Evidence, shape_id: int, pose: np.ndarray) -> float:
         seen.mask[:] = 0
         self._silhouettes.fill(seen.mask, shape_id, pose, seen.origin)
-        return seen.n_red - float(seen.weight[seen.mask.view(bool)].sum())
+        return seen.n_red - float(np.vdot(seen.weight, seen.mask))
 
     def _fit(self, seen, shape_id, pose, prior=None, steps=STEPS):
         """Pattern search. Returns the pose and its cost, prior left out."""

@@ -26,6 +26,8 @@ MODEL_CHANNELS, MODEL_OUTPUTS = 5, 7
 """R, G, B in [0, 1], depth in m, validity; and x, y, cos, sin, three logits. Source: card."""
 RENDER_AHEAD = 2
 """Trials whose frames are held in memory. Source: card."""
+RENDER_PIECE_FRAMES = 10
+"""Frames that a renderer process draws before it hands them over: 22 MB. Source: ours."""
 
 EVALUATION_CALLS = 6
 """Metered evaluations of a deployment. Source: card."""

@@ -23,7 +23,7 @@ def replies(studio: Studio, order: Order) -> Iterator[client.Shown | client.Fail
             return
         push = task.plan_push(streams)
         total = task.n_frames(push, request.n_strokes, request.max_frames)
-        for shot in task.push_frames(studio, streams, push, total, channels):
+        for shot in task.push_frames(studio, streams, push, range(total), channels):
             yield _shown(request, shot, total, streams)
     except SimulationError as error:
         yield client.Failed(request_id=request.request_id, kind="sim_error", message=error.message)

@@ -42,7 +42,7 @@ def push():
     )
     planned = pushes.Push(built.shape_id, states, occluded, ends, quality, 0, 0)
     with Studio() as studio:
-        return list(task.push_frames(studio, streams, planned, 30, BOTH))
+        return list(task.push_frames(studio, streams, planned, range(30), BOTH))
 
 
 @pytest.fixture
@@ -139,3 +139,26 @@ def test_bars_of_the_card():
     bars = {t: registry.get(t).bar for t in registry.family_tasks("f06")}
     assert list(bars.values()) == [0.27, 0.65, 0.10, 0.65]
     assert all(registry.get(t).floor == 0.05 for t in bars) and spec.N_PUSHES_B == 10
+
+
+@pytest.mark.parametrize("shots", ["singles", "push"])
+def test_centroid_and_principal_axis_is_at_the_floor(shots, request):
+    """Red pixels carried onto the table: their middle, their long axis, and always the T."""
+    frames = request.getfixturevalue(shots)
+
+    def answer(k, obs):
+        r, g, b = (obs["rgb"][..., i].astype(float) for i in range(3))
+        v, u = np.nonzero((r > 1.7 * np.maximum(g, b)) & (r > 36))
+        if len(u) < 10:
+            return 0.0, 0.0, 0.0, 0
+        K, pose = obs["K"], obs["T_cam_table"]
+        rays = (
+            np.stack(((u - K[0, 2]) / K[0, 0], -(v - K[1, 2]) / K[1, 1], -np.ones(len(u))), 1)
+            @ pose[:3, :3].T
+        )
+        points = (pose[:3, 3] + rays * ((0.04 - pose[2, 3]) / rays[:, 2:]))[:, :2]
+        x, y = points.mean(axis=0)
+        axis = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)[2][0]
+        return x, y, math.atan2(axis[1], axis[0]), 0
+
+    assert group(frames, answer) <= 0.05

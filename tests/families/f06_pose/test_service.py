@@ -273,6 +273,18 @@ def test_help_fits_one_screen(task_id):
     assert "generate" in text and "evaluate" in text and calls.OPERATION in text
 
 
+def test_a_command_finds_the_running_service(tmp_path, monkeypatch):
+    monkeypatch.setattr(dev, "runtime_folder", lambda: tmp_path)
+    assert dev._running("f06/rgb") is None
+    path = dev.socket_path(dev.root_of("f06/rgb"))
+    with Server(registry.get("f06/rgb"), path, 0, None):
+        found = dev._running("f06/rgb")
+        assert found is not None and found.info().channels == ("rgb",)
+        found.close()
+    path.touch()  # as a killed service leaves it
+    assert dev._running("f06/rgb") is None
+
+
 def test_an_unknown_command_lists_the_known():
     with pytest.raises(UserError, match="known: serve, generate, evaluate"):
         dev.main(["render"], "f06/rgb")

@@ -151,3 +151,20 @@ def test_hidden_frames_are_shaded_as_spans():
 def test_all_four_tasks_share_scenes_under_one_salt():
     keys = {registry.get(t).draw_key for t in registry.family_tasks("f06")}
     assert len(keys) == 1 and spec.N_GROUPS_A + spec.N_PUSHES_B == 20
+
+
+def test_frames_drawn_ahead_in_pieces_are_those_drawn_here(monkeypatch):
+    from families.f06_pose import task
+
+    channels = ("rgb", "depth")
+    streams = tuple(task.open_streams("public", "single", k) for k in (3, 4))
+    trial = ahead.Scenes("single", streams, 2, channels)
+    monkeypatch.setattr(spec, "RENDER_PIECE_FRAMES", 1)
+    here = ahead.shoot(trial)
+    with ahead.Ahead([trial], 1) as frames:
+        there = frames.shots(0)
+        assert frames.shots(0) is there, "asked again, the present trial is not drawn anew"
+    assert [s.pose for s in here] == [s.pose for s in there]
+    for a, b in zip(here, there, strict=True):
+        assert a.obs["rgb"].tobytes() == b.obs["rgb"].tobytes()
+        assert a.obs["depth"].tobytes() == b.obs["depth"].tobytes()
