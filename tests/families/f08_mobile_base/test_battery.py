@@ -193,7 +193,10 @@ B_FASM = {
 
 
 class NoJitter(NoDraw):
-    """No azimuth jitter either."""
+    """No azimuth jitter either, and the arm to the left, as in the earlier measurement."""
+
+    def integers(self, high: int) -> int:
+        return 1
 
     def uniform(self, low=0.0, high=1.0, size=None):
         return 0.0 if low < 0 else super().uniform(low, high, size)
