@@ -300,7 +300,11 @@ def simulate(robot: Robot, program: Program, start_rad: np.ndarray | None = None
     guard.take_warnings()
     for k in range(n):
         data.ctrl[:] = ctrl[k]
-        mujoco.mj_step(model, data)
+        try:
+            guard.step(model, data, program.name)
+        except SimulationError as error:
+            trace.ended, trace.cause, done = "sim_unstable", str(error), k - k % CHECK_STEPS
+            break
         for array, view in pairs:
             array[k] = view
         recorder.add(data)

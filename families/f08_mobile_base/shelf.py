@@ -276,7 +276,7 @@ def _advance(
     tool, centre, upright = np.empty((SUBSTEPS, 3)), np.empty((SUBSTEPS, 3)), np.empty(SUBSTEPS)
     seen = (data.site_xpos[robot.ee], data.subtree_com[robot.base], data.xmat[robot.base, 8:])
     for k in range(SUBSTEPS):
-        mujoco.mj_step(model, data)
+        guard.step(model, data, f"shelf target {trial.target_index}")
         recorder.add(data)
         tool[k], centre[k], upright[k] = seen
     trial.elapsed_s = float(data.time)

@@ -47,6 +47,18 @@ def is_finite(data: mujoco.MjData) -> bool:
     return bool(np.isfinite(data.qpos).all() and np.isfinite(data.qvel).all())
 
 
+def step(model: mujoco.MjModel, data: mujoco.MjData, what: str = "simulation") -> None:
+    """One `mj_step`; a solver that gives up on a diverged state is a named error, as in `check`.
+
+    Raises:
+        SimulationError: `sim_unstable`, where MuJoCo itself ends the step with a fatal error.
+    """
+    try:
+        mujoco.mj_step(model, data)
+    except mujoco.FatalError as error:
+        raise SimulationError(f"{what} at {data.time:.3f} s: {error}") from error
+
+
 def check(model: mujoco.MjModel, data: mujoco.MjData, what: str = "simulation") -> None:
     """Raises if the physics can no longer be trusted.
 
