@@ -107,15 +107,15 @@ class _Worker:
         except (EOFError, OSError):
             if self._closed:
                 return
+            self.kill()
+            self._closed = False
+            self._start()  # before the reply: who reads it may ask again at once
             text = "the renderer process died; ask again, or another seed"
             job.send(
                 client.encode(
                     client.Failed(request_id=job.request.request_id, kind="sim_error", message=text)
                 )
             )
-            self.kill()
-            self._closed = False
-            self._start()
 
     def kill(self) -> None:
         """Ends the process."""
