@@ -301,19 +301,22 @@ def servo_run(
     is_traced = is_recorded or push_n != 0.0
     places = np.empty((n if is_traced else 0, 3))
     poses = np.empty((n if is_recorded else 0, model.nv))
-    for start_k, stop_k, force_n in ((0, begin, 0.0), (begin, end, push_n), (end, n, 0.0)):
-        push[0] = force_n
-        for k in range(start_k, stop_k):
-            if is_recorded:
-                poses[k] = q
-            np.multiply(q, minus_kp, torque)
-            np.add(torque, constant, torque)
-            np.multiply(qd, minus_kv, damping)
-            np.add(torque, damping, torque)
-            _clip(torque, minus_limit, limit, applied)
-            mujoco.mj_step(model, data)
-            if is_traced:
-                places[k] = site  # position of the step's start: one step behind
+    try:
+        for start_k, stop_k, force_n in ((0, begin, 0.0), (begin, end, push_n), (end, n, 0.0)):
+            push[0] = force_n
+            for k in range(start_k, stop_k):
+                if is_recorded:
+                    poses[k] = q
+                np.multiply(q, minus_kp, torque)
+                np.add(torque, constant, torque)
+                np.multiply(qd, minus_kv, damping)
+                np.add(torque, damping, torque)
+                _clip(torque, minus_limit, limit, applied)
+                mujoco.mj_step(model, data)
+                if is_traced:
+                    places[k] = site  # position of the step's start: one step behind
+    except mujoco.FatalError as error:
+        raise guard.diverged(data, "servo run", error) from error
     guard.check(model, data, "servo run")
     mujoco.mj_kinematics(model, data)
     moved = np.linalg.norm(np.vstack([places[1:], site]) - start, axis=1)

@@ -56,7 +56,12 @@ def step(model: mujoco.MjModel, data: mujoco.MjData, what: str = "simulation") -
     try:
         mujoco.mj_step(model, data)
     except mujoco.FatalError as error:
-        raise SimulationError(f"{what} at {data.time:.3f} s: {error}") from error
+        raise diverged(data, what, error) from error
+
+
+def diverged(data: mujoco.MjData, what: str, error: mujoco.FatalError) -> SimulationError:
+    """MuJoCo's fatal error as the named one, for loops that cannot afford a call a step."""
+    return SimulationError(f"{what} at {data.time:.3f} s: {error}")
 
 
 def check(model: mujoco.MjModel, data: mujoco.MjData, what: str = "simulation") -> None:

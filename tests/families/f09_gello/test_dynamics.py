@@ -1,5 +1,6 @@
 """Holds, pushes and probes: equilibria in closed form, determinism, and physics that fails loudly."""
 
+import mujoco
 import numpy as np
 import pytest
 
@@ -87,3 +88,15 @@ def test_draws_of_two_arms_and_two_seeds_differ_and_repeat():
     other = draw("ur5e", design_streams("ur5e", 102))
     assert a.copies != other.copies and not (a.holds == other.holds).all()
     assert a.copies[0][1] != a.reference_copies[0][1], "own and reference copies share no stream"
+
+
+def test_a_solver_that_gives_up_is_a_named_error(monkeypatch):
+    """MuJoCo's fatal error in a step ends the run as any divergence does; it is not our crash."""
+    model, q = balanced()
+
+    def gives_up(_model, _data):
+        raise mujoco.FatalError("FactorizeHessian: rank-deficient")
+
+    monkeypatch.setattr(mujoco, "mj_step", gives_up)
+    with pytest.raises(SimulationError, match=r"servo run at 0\.000 s: FactorizeHessian"):
+        task.servo_run(model, q, np.zeros(6), 0.1)
