@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from index_cases import report, write_out
 
 from rle import cli, doctor, registry
 from rle.cards import task_card
@@ -151,3 +152,12 @@ def test_doctor_finds_this_machine_fit():
     assert findings["rendering"].verdict == "ok", findings["rendering"]
     assert findings["sandbox"].verdict == "ok", findings["sandbox"]
     assert all(f.fix for f in findings.values() if f.verdict != "ok")
+
+
+def test_demo_shows_rehearsals_beside_results(tmp_path):
+    """References that read true poses are rehearsals; the page takes them and says that it mixes."""
+    write_out(tmp_path / "f04-dance", report("f04/dance", practice=True))
+    write_out(tmp_path / "f03-tower", report("f03/tower", practice=True, validation=True))
+    shown = [registry.get("f04/dance"), registry.get("f03/tower")]
+    page = demo.Demo(out=tmp_path)._write_index(shown).read_text()
+    assert ">mixed<" in page and ">practice<" in page
