@@ -1,10 +1,12 @@
 """What each family says about its pages, held against a real report of its own."""
 
+import msgspec
 import pytest
+from index_cases import write_out
 from pages_cases import RECORDED, falling_row
 
 from rle import registry
-from rle.pages import hooks, report_page
+from rle.pages import hooks, report_page, write_report_page
 from rle.report import read_report
 
 
@@ -40,3 +42,17 @@ def test_legend_names_kinds_of_events_once():
 
 def test_every_family_that_has_landed_has_a_recorded_report():
     assert set(registry.landed_families()) - {path.stem.split("-")[0] for path in RECORDED} == set()
+
+
+@pytest.mark.parametrize(
+    ("scores", "words"),
+    [((0.9, 0.9), "All 2 trials scored alike"), ((1.0, 0.8), "too few of each kind")],
+)
+def test_an_interval_without_width_says_why(tmp_path, scores, words):
+    """One trial of each kind: their redraw is themselves, whether or not they scored alike."""
+    kept = read_report((RECORDED[0].parent / "f06-rgbd.json").read_bytes())
+    one_each = [next(r for r in kept.rows if r.group == group) for group in ("a", "b")]
+    few = [msgspec.structs.replace(r, score=s) for r, s in zip(one_each, scores, strict=True)]
+    out = write_out(tmp_path / "f06-rgbd", msgspec.structs.replace(kept, rows=few))
+    write_report_page(out, out / "index.html")
+    assert words in (out / "index.html").read_text()
