@@ -30,7 +30,7 @@ class Demo:
     media: bool = True
     """Also draw the videos."""
     long: bool = False
-    """Verify the references whose battery takes ten minutes and more (f07, f08) in full."""
+    """Verify the references whose battery takes ten minutes and more (f06, f07, f08) in full."""
 
     def run(self) -> int:
         tasks = [t for t in map(registry.get, registry.landed_tasks()) if self._wanted(t)]
