@@ -118,6 +118,7 @@ class Trial:
         self.reference, self.draws, self.first_frame = reference, draws, first_frame
         self.g1 = g1 or scene.build(spec.EVAL_TIMESTEP_S, draws.dynamics, draws.terrain)
         self.model, self.data = self.g1.model, mujoco.MjData(self.g1.model)
+        self._substeps = round(spec.CONTROL_PERIOD_S / self.model.opt.timestep)
         self.steps = min(reference.frames - 1 - first_frame, len(draws.noise))
         """Longest length of this trial, control steps."""
         self._targets = targets(reference)
@@ -223,7 +224,7 @@ class Trial:
     def _simulate(self, joint_target: np.ndarray) -> None:
         """One control period of physics; poses and sensors are brought up to its end."""
         self.data.ctrl[self.g1.handles.ctrl] = joint_target
-        mujoco.mj_step(self.model, self.data, nstep=spec.EVAL_SUBSTEPS)
+        mujoco.mj_step(self.model, self.data, nstep=self._substeps)
         scene.refresh(self.model, self.data)
 
     def _measure(self) -> None:
