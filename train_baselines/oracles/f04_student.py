@@ -83,7 +83,7 @@ class Settings:
     """Weight of the arms' label errors; legs and waist have 1."""
     huber_beta: float = 0.5
     """Error from which the loss grows linearly."""
-    updates_per_round: int = 150
+    updates_per_round: int = 250
     final_updates: int = 3000
     """Updates after the last round, with the step size falling to a hundredth."""
     batch: int = 512
@@ -342,7 +342,13 @@ class Teacher:
         return total / count
 
 
-def train(courses: list[Course], settings: Settings, seed: int, out: Path) -> None:
+def train(
+    courses: list[Course],
+    settings: Settings,
+    seed: int,
+    out: Path,
+    max_minutes: float = float("inf"),
+) -> None:
     """Trains one student and exports it for every clip after every tenth round and at the end.
 
     Args:
@@ -350,6 +356,8 @@ def train(courses: list[Course], settings: Settings, seed: int, out: Path) -> No
         settings: All choices.
         seed: Seed of weights and rollouts.
         out: Receives a folder per clip.
+        max_minutes: Wall time after which no further round starts; a run that meets it is not
+            reproducible, and says so.
     """
     torch.set_num_threads(1)
     torch.manual_seed(seed)
@@ -372,7 +380,12 @@ def train(courses: list[Course], settings: Settings, seed: int, out: Path) -> No
             }
             export_policy(teacher.average, out / course.slug, HISTORY, meta, probes)
 
+    rounds = 0
     for number in range(settings.rounds):
+        if (time.monotonic() - began) / 60.0 > max_minutes:
+            print(f"stopped by --max-minutes after {number} rounds")
+            break
+        rounds = number + 1
         school.is_expert = number < settings.expert_rounds
         school.collect(teacher.average)
         if number == 0:
@@ -394,9 +407,9 @@ def train(courses: list[Course], settings: Settings, seed: int, out: Path) -> No
         }
         print(json.dumps(row), flush=True)
         if number % 10 == 9:
-            stage(number + 1)
+            stage(rounds)
     teacher.update(settings.final_updates, falls_to=0.01)
-    stage(settings.rounds)
+    stage(rounds)
     print(json.dumps({"done": True, "cpu_s": round(time.process_time(), 1)}), flush=True)
 
 
@@ -410,13 +423,16 @@ class Arguments:
     """Receives a folder per task."""
     seed: int = 0
     rounds: int = Settings.rounds
+    max_minutes: float = 28.0
+    """Wall time after which no further round starts."""
 
 
 def main(arguments: Arguments) -> None:
     """Command line entry point."""
     settings = replace(Settings(), rounds=arguments.rounds)
     print(json.dumps(asdict(settings)), flush=True)
-    train([course_of(task) for task in arguments.tasks], settings, arguments.seed, arguments.out)
+    courses = [course_of(task) for task in arguments.tasks]
+    train(courses, settings, arguments.seed, arguments.out, arguments.max_minutes)
 
 
 if __name__ == "__main__":
