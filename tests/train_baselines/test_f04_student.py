@@ -10,7 +10,7 @@ import torch
 from families.f04_tracking import policy, scene, spec
 from families.f04_tracking.reference import load_clip
 from rle import seeds
-from train_baselines.oracles import f04_student
+from train_baselines.oracles import f04_school, f04_student
 from train_baselines.oracles.f04_lqg import MEASURED, measure
 from train_baselines.oracles.f04_senses import (
     HISTORY,
@@ -22,10 +22,10 @@ from train_baselines.oracles.f04_senses import (
     mirror_joints,
 )
 
-QUICK = f04_student.Settings(
-    hidden=(32,), robots=3, rounds=2, steps_per_round=40, expert_rounds=1, episode_steps=30,
-    updates_per_round=5, final_updates=5, start_share=0.5,
-)  # fmt: skip
+QUICK = f04_school.Settings(robots=3, steps_per_round=40, episode_steps=30, start_share=0.5)
+TRAINING = f04_student.Settings(
+    school=QUICK, hidden=(32,), rounds=2, expert_rounds=1, updates_per_round=5, final_updates=5
+)
 
 
 @pytest.fixture(scope="module")
@@ -113,24 +113,24 @@ def test_noise_and_bias_are_drawn_anew_and_decide_no_label():
     window, label = np.zeros((400, HISTORY, spec.OBS_DIM), np.float32), np.zeros((400, 29))
     window[:, -2:, 0] = 1.0  # two frames old
     school._file(window, label)
-    bias = school.labels[0].numpy() * f04_student.SCALE
+    bias = school.labels[0].numpy() * f04_school.SCALE
     limit = spec.EVAL_DRAWS.encoder_bias_rad[1]
     assert 0.9 * limit < np.abs(bias).max() <= limit * 1.001
     frames = np.concatenate(seen)
     assert (frames[:, :-2] == 0.0).all()
-    assert np.allclose(frames[:, -1, LAST_ACTION], bias / f04_student.SCALE, atol=1e-5)
+    assert np.allclose(frames[:, -1, LAST_ACTION], bias / f04_school.SCALE, atol=1e-5)
     assert (frames[:, -2, LAST_ACTION] == 0.0).all()  # nothing was done before the first frame
     off = frames[:, -1, JOINT_POS] - bias
     assert 0.009 < np.abs(off).max() <= 0.01001 and abs(off.mean()) < 5e-4
 
 
-def school_of(settings: f04_student.Settings) -> f04_student.School:
+def school_of(settings: f04_school.Settings) -> f04_school.School:
     key = seeds.trial_key("f04", "dance", "public", "test")
-    return f04_student.School([f04_student.course_of("f04/dance")], settings, key)
+    return f04_school.School([f04_school.course_of("f04/dance")], settings, key)
 
 
 def test_rollouts_repeat_and_know_what_they_saw_without_noise():
-    student = f04_student.Student(QUICK)
+    student = f04_student.Student(TRAINING)
     first, again = school_of(QUICK), school_of(QUICK)
     for school in (first, again):
         school.is_expert = False
@@ -147,8 +147,8 @@ def test_rollouts_repeat_and_know_what_they_saw_without_noise():
 
 
 def test_a_trained_network_is_an_artifact_that_says_how_it_was_made(tmp_path):
-    courses = [f04_student.course_of(f"f04/{slug}") for slug in ("dance", "fight")]
-    f04_student.train(courses, QUICK, seed=3, out=tmp_path)
+    courses = [f04_school.course_of(f"f04/{slug}") for slug in ("dance", "fight")]
+    f04_student.train(courses, TRAINING, seed=3, out=tmp_path)
     for slug in ("dance", "fight"):
         folder = tmp_path / slug
         meta = policy.read_meta((folder / spec.META_FILE).read_bytes())
