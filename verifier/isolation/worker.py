@@ -83,7 +83,7 @@ class SubmissionWorker:
 
     @property
     def wall_s(self) -> float:
-        """Charged time so far: per call, the larger of wall and CPU time."""
+        """Charged time so far: per call, wall time without waiting for a CPU, at least its CPU time."""
         return self._process.wall_s
 
     @property
