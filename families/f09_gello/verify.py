@@ -17,16 +17,13 @@ from families.f09_gello import metrics, scene, software, task
 from families.f09_gello.devices import rows as table
 from families.f09_gello.devices.draws import Streams, draw
 from families.f09_gello.devices.measure import measure
-from families.f09_gello.mechanism.record import Finding, Lead, Record
-from families.f09_gello.mechanism.text import ELEMENTS
-from families.f09_gello.spec import ARM_NAMES, PART_RULES, XML_BYTES_MAX
-from rle.contracts import MjcfContract
+from families.f09_gello.mechanism.record import Lead
+from families.f09_gello.mechanism.rules import refused
+from families.f09_gello.mechanism.text import contract
+from families.f09_gello.spec import ARM_NAMES
 from rle.errors import InvalidSubmission
 from rle.report import FamilyResult, Row, read_report
 from rle.verify_api import Trial, TrialFault, VerifyContext
-
-DROPPED_ELEMENTS = ("actuator", "keyframe", "light", "camera")
-"""Accepted and left out: nothing of them reaches the simulator."""
 
 
 def verify(ctx: VerifyContext) -> FamilyResult:
@@ -70,28 +67,20 @@ def hidden_streams(ctx: VerifyContext, arm: str) -> Streams:
     return lambda purpose, *ids: ctx.rng(purpose, arm, *ids)
 
 
-def mjcf_contract(arm: str) -> MjcfContract:
-    """What may stand in `lead.xml`; the family itself compiles only the record that it reads from it."""
-    return MjcfContract(
-        path=f"{arm}/lead.xml",
-        elements={tag: names for tag, names in ELEMENTS.items() if tag not in DROPPED_ELEMENTS},
-        drop_elements=DROPPED_ELEMENTS,
-        values={"compiler@angle": ("radian",)},
-        roots=("lead_base",),
-        max_bytes=XML_BYTES_MAX,
-        max_meshes=PART_RULES.meshes_max,
-        compile=False,
-    )
-
-
 def read_lead(ctx: VerifyContext, arm: str) -> Lead:
     """`lead.xml` through the sandboxed check, then through the family's own rules."""
     try:
-        checked = ctx.check("mjcf", mjcf_contract(arm))
+        checked = ctx.check("mjcf", contract(arm))
     except InvalidSubmission as error:
-        finding = Finding("refused", f"load.{error.code}", f"{arm}/lead.xml", error.message)
-        return Lead(record=Record(arm=arm), findings=(finding,))
-    return task.accept(arm, checked.canonical or b"", checked.assets)
+        return refused(arm, error)
+    facts = checked.facts
+    return task.accept(
+        arm,
+        checked.canonical or b"",
+        checked.assets,
+        facts.get("lines", ()),
+        facts.get("mesh_faults"),
+    )
 
 
 class Runner:

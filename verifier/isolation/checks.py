@@ -65,6 +65,8 @@ class Checker:
         answer = self._ask(profile, role, contract, files)
         if isinstance(contract, OnnxContract):
             self._repeat(contract, answer.pop("probe_digest"))
+        for file, (code, fields) in answer.get("mesh_faults", {}).items():
+            answer["mesh_faults"][file] = invalid_for(code, fields).message
         canonical = answer.pop("canonical", None)
         assets = answer.pop("assets", {})
         return Checked(

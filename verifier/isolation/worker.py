@@ -247,7 +247,11 @@ def _clean(value: object) -> object:
 
 def invalid(payload: bytearray) -> InvalidSubmission:
     """A FAULT at check or load, in the verifier's own words."""
-    code, fields = fault_record(payload)
+    return invalid_for(*fault_record(payload))
+
+
+def invalid_for(code: str, fields: dict) -> InvalidSubmission:
+    """A finding of a check worker, in the verifier's own words; one that it cannot have is `ipc.frame`."""
     try:
         return InvalidSubmission(code, **fields)
     except (KeyError, IndexError, ValueError):
