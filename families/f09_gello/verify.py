@@ -32,9 +32,8 @@ def verify(ctx: VerifyContext) -> FamilyResult:
     Raises:
         InvalidSubmission: Not one arm has a `lead.xml`.
     """
-    names = ctx.submission.names()
-    if not any(f"{arm}/lead.xml" in names for arm in ARM_NAMES):
-        found = ", ".join(names[:5]) or "nothing"
+    if not any(is_submitted(ctx, arm) for arm in ARM_NAMES):
+        found = ", ".join(ctx.submission.names()[:5]) or "nothing"
         raise InvalidSubmission("file.missing", path=f"{ARM_NAMES[0]}/lead.xml", found=found)
     rows = ctx.map_trials(
         run_arm, [Trial(id=f"t{i:02d}", index=i, group=arm) for i, arm in enumerate(ARM_NAMES)]
@@ -48,10 +47,16 @@ def verify(ctx: VerifyContext) -> FamilyResult:
     )
 
 
+def is_submitted(ctx: VerifyContext, arm: str) -> bool:
+    """Whether an arm's `lead.xml` was handed in, usable or refused."""
+    path = f"{arm}/lead.xml"
+    return path in ctx.submission.names() or ctx.submission.refusal(path) is not None
+
+
 def run_arm(ctx: VerifyContext, trial: Trial) -> Row:
     """The battery of one arm; the rows of two arms depend on nothing in common."""
     arm = trial.group
-    if f"{arm}/lead.xml" not in ctx.submission.names():
+    if not is_submitted(ctx, arm):
         return table.absent_row(trial.id, arm)
     started_s = time.monotonic()
     lead = read_lead(ctx, arm)
@@ -99,7 +104,10 @@ class Runner:
         self._checked = self._check()
 
     def _check(self):
-        if f"{self._arm}/trim.py" not in self._ctx.submission.names():
+        path = f"{self._arm}/trim.py"
+        if refusal := self._ctx.submission.refusal(path):
+            self.notes.append(refusal.message)
+        if path not in self._ctx.submission.names():
             return None
         try:
             return self._ctx.check("python", software.contract(self._arm))

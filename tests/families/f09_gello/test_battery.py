@@ -126,7 +126,7 @@ def test_findings_are_told_before_anything_is_measured(tmp_path, capsys, monkeyp
     monkeypatch.setattr(dev, "evaluate", lambda *args, **kwargs: [])
     assert dev.main(["--submission", str(folder), "--arm", "ur5e", "--arm", "xarm7"]) == 0
     told = capsys.readouterr().err
-    assert "ur5e: refused: option: line 7: <option> is not accepted" in told
+    assert "ur5e: refused: lead.xml: line 7: <option> is not accepted" in told
     assert "xarm7: 2 springs and 0 added parts are used" in told
 
 
