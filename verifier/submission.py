@@ -97,7 +97,7 @@ def freeze(source: Path, destination: Path, task: TaskSpec, *, harness: bool = F
         found, ignored = _survey(root_fd, task, judging)
         check_names([f.path for f in found])
         found = _check_sizes(found, task.artifact, judging)
-        _check_required(found, ignored, task.artifact)
+        _check_required(found, ignored, task.artifact, refused)
         destination.mkdir(mode=0o700)
         for entry in found:
             _copy(root_fd, entry, destination, _entry_of(task.artifact, entry.path))
@@ -121,6 +121,10 @@ def freeze(source: Path, destination: Path, task: TaskSpec, *, harness: bool = F
     for file in found:
         if file.path in refused:
             (destination / file.path).unlink()
+    if refused:
+        _check_required(
+            [f for f in found if f.path not in refused], ignored, task.artifact, refused
+        )
     _seal(destination)
     return Frozen(
         destination,
@@ -277,14 +281,21 @@ def _check_sizes(
     return kept
 
 
-def _check_required(found: list[_Found], ignored: list[str], contract: ArtifactContract) -> None:
+def _check_required(
+    found: list[_Found],
+    ignored: list[str],
+    contract: ArtifactContract,
+    refused: dict[str, InvalidSubmission],
+) -> None:
     names = [f.path for f in found]
     required = [entry.path for entry in contract.entries if entry.required]
-    if not names and not ignored:
+    if not names and not ignored and not refused:
         raise InvalidSubmission(
             "file.none", required=", ".join(required) or "the files of the contract"
         )
     for pattern in required:
+        if pattern in refused:
+            raise refused[pattern]
         if not any(matches(pattern, name) for name in names):
             raise InvalidSubmission("file.missing", path=pattern, found=listed([*names, *ignored]))
 

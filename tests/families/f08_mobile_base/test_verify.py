@@ -16,6 +16,7 @@ from tests.families.f08_mobile_base.fakes import FakeContext
 from train_baselines.oracles.f08_frames import to_xml
 from verifier.box import mjcf_check
 from verifier.box.wire import Fault
+from verifier.submission import freeze
 
 XML = to_xml(ORACLE)
 
@@ -196,6 +197,23 @@ def test_boxes_of_no_section_are_capped():
 def test_missing_chassis_is_an_invalid_submission():
     with pytest.raises(InvalidSubmission, match="robot.xml is missing"):
         verify.verify(FakeContext({"controller.py": b""}))
+
+
+def test_a_chassis_that_is_refused_ends_the_run_and_a_controller_costs_itself_alone(tmp_path):
+    files = {"robot.xml": b"<mujoco/>", "controller.py": b"x = 1"}
+    for bad in files:
+        folder = tmp_path / bad / "in"
+        folder.mkdir(parents=True)
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
+        (folder / bad).write_bytes(b"\xff\xfe")
+        if bad == "robot.xml":
+            with pytest.raises(InvalidSubmission, match="robot.xml is not UTF-8 text"):
+                freeze(folder, folder.parent / "copy", spec.TASKS[0])
+        else:
+            copy = freeze(folder, folder.parent / "copy", spec.TASKS[0])
+            assert copy.names() == ("robot.xml",)
+            assert "controller.py is not UTF-8 text" in copy.record.refused["controller.py"]
 
 
 def test_text_that_does_not_compile_scores_zero():
