@@ -227,7 +227,7 @@ class Trial:
     def _simulate(self, joint_target: np.ndarray) -> None:
         """One control period of physics; poses and sensors are brought up to its end."""
         self.data.ctrl[self.g1.handles.ctrl] = joint_target
-        guard.step(self.model, self.data, nstep=spec.EVAL_SUBSTEPS)
+        guard.step(self.model, self.data, steps=spec.EVAL_SUBSTEPS)
         scene.refresh(self.model, self.data)
 
     def _measure(self) -> None:

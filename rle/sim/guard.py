@@ -48,15 +48,15 @@ def is_finite(data: mujoco.MjData) -> bool:
 
 
 def step(
-    model: mujoco.MjModel, data: mujoco.MjData, what: str = "simulation", nstep: int = 1
+    model: mujoco.MjModel, data: mujoco.MjData, what: str = "simulation", steps: int = 1
 ) -> None:
-    """`mj_step`; a solver that gives up on a diverged state is a named error, as in `check`.
+    """`mj_step`, once or more; a solver that gives up on a diverged state is a named error, as in `check`.
 
     Raises:
         SimulationError: `sim_unstable`, where MuJoCo itself ends the step with a fatal error.
     """
     try:
-        mujoco.mj_step(model, data, nstep)
+        mujoco.mj_step(model, data, steps)
     except mujoco.FatalError as error:
         raise diverged(data, what, error) from error
 
