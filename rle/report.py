@@ -114,6 +114,8 @@ class SubmissionRecord(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     files: list[FileRecord]
     ignored: list[str] = []
+    refused: dict[str, str] = {}
+    """Why a file was left out, where the contract judges files one by one."""
 
 
 class SelfTest(msgspec.Struct, frozen=True, kw_only=True):

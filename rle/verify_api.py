@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from rle.contracts import RecipeRun
+from rle.errors import InvalidSubmission
 from rle.report import FamilyResult, Row
 from rle.seeds import Namespace, TrialStreams
 from rle.spec import Kind, Profile, TaskSpec
@@ -62,6 +63,10 @@ class Submission(Protocol):
 
     def names(self) -> tuple[str, ...]:
         """Paths of all copied files, sorted."""
+        ...
+
+    def refusal(self, path: str) -> InvalidSubmission | None:
+        """Why a file, or a folder above it, was left out of the copy, where files are judged one by one."""
         ...
 
 

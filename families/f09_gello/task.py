@@ -5,7 +5,7 @@ generator.
 """
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,9 +56,18 @@ def load_lead(path: Path, arm: str) -> Lead:
     return accept(arm, file.read_bytes(), meshes)
 
 
-def accept(arm: str, xml: bytes, meshes: Mapping[str, bytes]) -> Lead:
-    """Text and mesh files to a lead: every rule of the card applied, every finding kept."""
-    lead = read(arm, xml, meshes)
+def accept(
+    arm: str,
+    xml: bytes,
+    meshes: Mapping[str, bytes],
+    lines: Sequence[int] = (),
+    mesh_faults: Mapping[str, str] | None = None,
+) -> Lead:
+    """Text and mesh files to a lead: every rule of the card applied, every finding kept.
+
+    Args: as `mechanism.rules.read`.
+    """
+    lead = read(arm, xml, meshes, lines, mesh_faults)
     if lead.refused("load"):
         return lead
     lead = clearance.drop_unbuildable(lead)

@@ -16,6 +16,8 @@ from verifier.isolation.launch import LaunchSpec, Sandboxed, WorkerDied
 
 READY_LIMIT = 65_536
 """Largest answer to a LOAD or RESET of a worker that runs trials, bytes."""
+READY_LIMITS = {wire.READY: READY_LIMIT, wire.FAULT: wire.FAULT_LIMIT}
+"""Replies to a LOAD or RESET with their largest payloads."""
 CPU_MARGIN = 2
 """The kernel ends a worker at this multiple of the CPU time that its caps allow."""
 
@@ -23,6 +25,20 @@ CPU_MARGIN = 2
 def charged_limit_s(limits: Limits, load_cap_s: float) -> int:
     """CPU seconds after which the kernel ends the worker."""
     return math.ceil(CPU_MARGIN * (limits.total_cap_s + load_cap_s))
+
+
+class Call:
+    """One declared function: what its messages hold, worked out once."""
+
+    def __init__(self, number: bytes, inputs: wire.Layout, outputs: wire.Layout) -> None:
+        self.number, self.inputs, self.outputs = number, inputs, outputs
+        self.limits = {wire.REPLY: outputs.size, wire.FAULT: wire.FAULT_LIMIT}
+        self.floats = [
+            number
+            for number, spec in enumerate(outputs.specs)
+            if wire.DTYPES[spec["dtype"]].kind == "f"
+        ]
+        """Which results must be finite."""
 
 
 class Functions:
@@ -41,11 +57,11 @@ class Functions:
         else:
             table = []
         self._table = {
-            name: (wire.FUNCTION.pack(number), _layout(inputs), _layout(outputs))
+            name: Call(wire.FUNCTION.pack(number), _layout(inputs), _layout(outputs))
             for number, (name, inputs, outputs) in enumerate(table)
         }
 
-    def __getitem__(self, name: str) -> tuple[bytes, wire.Layout, wire.Layout]:
+    def __getitem__(self, name: str) -> "Call":
         if name not in self._table:
             raise KeyError(f"the contract declares no {name!r}; it has {', '.join(self._table)}")
         return self._table[name]
@@ -112,7 +128,7 @@ class SubmissionWorker:
                 wire.LOAD,
                 wire.encode_fields(request),
                 self._load_cap_s,
-                {wire.READY: READY_LIMIT, wire.FAULT: wire.FAULT_LIMIT},
+                READY_LIMITS,
                 charge=False,
             )
         except ChannelTimeout:
@@ -130,7 +146,7 @@ class SubmissionWorker:
             TrialFault: As `act`.
         """
         cap_s = self._limits.reset_cap_s or self._limits.call_cap_s
-        self._call(wire.RESET, wire.encode_fields(fields), cap_s, {wire.READY: READY_LIMIT})
+        self._call(wire.RESET, wire.encode_fields(fields), cap_s, READY_LIMITS)
 
     def act(self, *arrays: np.ndarray) -> np.ndarray:
         """Calls the function "act".
@@ -164,17 +180,18 @@ class SubmissionWorker:
     def _ask(
         self, name: str, arrays: tuple[np.ndarray, ...], cap_s: float, *, charge: bool
     ) -> tuple[np.ndarray, ...]:
-        number, inputs, outputs = self._functions[name]
-        message = number + inputs.pack(arrays)
-        payload = self._call(wire.ACT, message, cap_s, {wire.REPLY: outputs.size}, charge=charge)
+        call = self._functions[name]
+        message = call.number + call.inputs.pack(arrays)
+        payload = self._call(wire.ACT, message, cap_s, call.limits, charge=charge)
         try:
-            results = outputs.unpack(payload)
+            results = call.outputs.unpack(payload)
         except ValueError:
             self._process.kill()
             raise TrialFault("worker_died", "ipc.frame") from None
-        for spec, result in zip(outputs.specs, results, strict=True):
-            if result.dtype.kind == "f" and not np.isfinite(result).all():
-                raise TrialFault("bad_action", "action.nonfinite", f"{spec['name']} of {name}")
+        for number in call.floats:
+            if not np.isfinite(results[number]).all():
+                field = call.outputs.specs[number]["name"]
+                raise TrialFault("bad_action", "action.nonfinite", f"{field} of {name}")
         return tuple(results)
 
     def _call(
@@ -195,7 +212,7 @@ class SubmissionWorker:
                 kind,
                 message,
                 min(cap_s, left_s),
-                {**limits, wire.FAULT: wire.FAULT_LIMIT},
+                limits,
                 charge=charge,
             )
         except ChannelTimeout:
@@ -247,7 +264,11 @@ def _clean(value: object) -> object:
 
 def invalid(payload: bytearray) -> InvalidSubmission:
     """A FAULT at check or load, in the verifier's own words."""
-    code, fields = fault_record(payload)
+    return invalid_for(*fault_record(payload))
+
+
+def invalid_for(code: str, fields: dict) -> InvalidSubmission:
+    """A finding of a check worker, in the verifier's own words; one that it cannot have is `ipc.frame`."""
     try:
         return InvalidSubmission(code, **fields)
     except (KeyError, IndexError, ValueError):
