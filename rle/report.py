@@ -191,6 +191,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     wall_s: float
     errors: list[ErrorRecord] = []
     flags: list[str] = []
+    failed_calls: list[str] = []
+    """Per worker with calls that failed: trial, how many, and how the first one did."""
     thresholds: list[Threshold] = []
     extra: dict[str, Any] = {}
     command: str = ""

@@ -24,7 +24,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Caps of one worker. A family may lower a profile's numbers, never raise them."""
 
     call_cap_s: float
-    """Longest charged time of one call."""
+    """Longest charged time of one call: wall time without waiting for a CPU, at least its CPU time."""
     total_cap_s: float
     """Longest charged time of all calls of one worker."""
     reset_cap_s: float | None = None

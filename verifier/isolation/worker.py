@@ -1,6 +1,8 @@
 """A worker as a family sees it: declared functions, charged time, and faults with a name."""
 
+import contextlib
 import math
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -94,12 +96,16 @@ class SubmissionWorker:
         self._load_cap_s = min(limits.load_cap_s or profile_cap_s, profile_cap_s)
         self._loaded = False
         self.final_log = ""
+        self.failures = ""
+        """How many calls failed and how the first one did; "" where none did."""
+        self._calls = self._failed = 0
+        self._first_failure = ""
         self.died_by_signal = False
         """The process ended by a signal that the verifier did not send."""
 
     @property
     def wall_s(self) -> float:
-        """Charged time so far: per call, the larger of wall and CPU time."""
+        """Charged time so far: per call, wall time without waiting for a CPU, at least its CPU time."""
         return self._process.wall_s
 
     @property
@@ -146,7 +152,8 @@ class SubmissionWorker:
             TrialFault: As `act`.
         """
         cap_s = self._limits.reset_cap_s or self._limits.call_cap_s
-        self._call(wire.RESET, wire.encode_fields(fields), cap_s, READY_LIMITS)
+        with self._noted("reset"):
+            self._call(wire.RESET, wire.encode_fields(fields), cap_s, READY_LIMITS)
 
     def act(self, *arrays: np.ndarray) -> np.ndarray:
         """Calls the function "act".
@@ -166,7 +173,8 @@ class SubmissionWorker:
             TrialFault: As `act`.
             KeyError, ValueError: The call itself breaks the contract (our mistake).
         """
-        return self._ask(name, arrays, self._limits.call_cap_s, charge=True)
+        with self._noted(name):
+            return self._ask(name, arrays, self._limits.call_cap_s, charge=True)
 
     def warm_up(self, name: str, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         """As `call`, but not charged; its cap is `Limits.warm_up_cap_s`.
@@ -175,7 +183,22 @@ class SubmissionWorker:
             TrialFault: As `act`.
         """
         cap_s = self._limits.warm_up_cap_s or self._limits.call_cap_s
-        return self._ask(name, arrays, cap_s, charge=False)
+        with self._noted(name):
+            return self._ask(name, arrays, cap_s, charge=False)
+
+    @contextlib.contextmanager
+    def _noted(self, name: str) -> Generator[None]:
+        """Counts a call, and keeps in words how the first one failed."""
+        self._calls += 1
+        try:
+            yield
+        except TrialFault as fault:
+            self._failed += 1
+            self._first_failure = self._first_failure or (
+                f"call {self._calls} ({name}): {fault.detail or fault.code}"
+            )
+            self.failures = f"{self._failed} failed of {self._calls} calls; {self._first_failure}"
+            raise
 
     def _ask(
         self, name: str, arrays: tuple[np.ndarray, ...], cap_s: float, *, charge: bool
@@ -191,7 +214,8 @@ class SubmissionWorker:
         for number in call.floats:
             if not np.isfinite(results[number]).all():
                 field = call.outputs.specs[number]["name"]
-                raise TrialFault("bad_action", "action.nonfinite", f"{field} of {name}")
+                text = f"{AGENT_MESSAGES['action.nonfinite']}; {field} of {name} is not"
+                raise TrialFault("bad_action", "action.nonfinite", text)
         return tuple(results)
 
     def _call(
