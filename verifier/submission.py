@@ -291,7 +291,7 @@ def _check_required(
     required = [entry.path for entry in contract.entries if entry.required]
     if not names and not ignored and not refused:
         raise InvalidSubmission(
-            "file.none", required=", ".join(required) or "the files of the contract"
+            "file.none", required=", ".join(required) or listed([e.path for e in contract.entries])
         )
     for pattern in required:
         if pattern in refused:
