@@ -50,7 +50,7 @@ class Mechanism(Frozen):
         solref=(0.004, 1.0), solimp=(0.999, 0.9999, 0.001, 0.5, 2.0), condim=1
     )
     solmix: float = 1000.0
-    frictionloss: float = 5e-5
+    frictionloss: float = 1e-3
     armature: float = 5e-6
     sticker_margin_m: float = 0.001
     sticker_thickness_m: float = 0.0004

@@ -9,7 +9,7 @@ import pytest
 from families.f03_tabletop import instances, metrics, tabletop, task
 from families.f03_tabletop import spec as s
 from rle.service.adapter import BadRequest, TrialPlan
-from rle.sim.robosuite_robot import rotation_of
+from rle.sim.arm_control import rotation_of
 
 pytestmark = pytest.mark.xdist_group("f03")
 GAP_M = 1e-4
