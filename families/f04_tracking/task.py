@@ -18,6 +18,7 @@ from families.f04_tracking.policy import History, Robot, Target, observe, target
 from families.f04_tracking.reference import Reference, load_clip
 from rle import rotations, seeds
 from rle.envs.single import Step, TrialEnv
+from rle.errors import SimulationError
 from rle.sim import guard
 from rle.spec import TaskSpec
 from rle.verify_api import TrialFault
@@ -215,7 +216,10 @@ class Trial:
         if push is not None:
             self.data.qvel[:6] += push
         self._ctrl[k] = self.joint_target(k)
-        self._simulate(self._ctrl[k])
+        try:
+            self._simulate(self._ctrl[k])
+        except SimulationError:
+            return self._fall("sim_unstable", k)
         self.step_index = k + 1
         self._qpos[k + 1] = self.data.qpos
         return self._judge(k)
@@ -223,7 +227,7 @@ class Trial:
     def _simulate(self, joint_target: np.ndarray) -> None:
         """One control period of physics; poses and sensors are brought up to its end."""
         self.data.ctrl[self.g1.handles.ctrl] = joint_target
-        mujoco.mj_step(self.model, self.data, nstep=spec.EVAL_SUBSTEPS)
+        guard.step(self.model, self.data, steps=spec.EVAL_SUBSTEPS)
         scene.refresh(self.model, self.data)
 
     def _measure(self) -> None:
