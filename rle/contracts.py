@@ -108,6 +108,10 @@ class MjcfContract(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the canonical text is compiled in the box and its numbers are checked."""
     geometry_inertia: bool = True
     """Whether an explicit inertial must agree with geometry x density within 1 %."""
+    family_judges: bool = False
+    """Whether ranges of numbers, repeated names, what stands directly under the world, and meshes are the
+    family's to judge, one part at a time. Such a family compiles its own record, never the text; its facts
+    hold `lines` (of the file, for each line of the canonical text) and `mesh_faults` (message by file)."""
 
 
 class Arg(msgspec.Struct, frozen=True, kw_only=True):

@@ -114,6 +114,8 @@ class SubmissionRecord(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     files: list[FileRecord]
     ignored: list[str] = []
+    refused: dict[str, str] = {}
+    """Why a file was left out, where the contract judges files one by one."""
 
 
 class SelfTest(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,6 +191,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     wall_s: float
     errors: list[ErrorRecord] = []
     flags: list[str] = []
+    failed_calls: list[str] = []
+    """Per worker with calls that failed: trial, how many, and how the first one did."""
     thresholds: list[Threshold] = []
     extra: dict[str, Any] = {}
     command: str = ""

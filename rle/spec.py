@@ -56,6 +56,8 @@ class ArtifactContract(msgspec.Struct, frozen=True, kw_only=True):
     max_depth: int = 8
     extra: Literal["refuse", "ignore"] = "refuse"
     """What happens to files that no entry names."""
+    by_part: bool = False
+    """Whether files are judged one by one: a refused one is left out and costs only what needs it."""
 
 
 class VerifyOption(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from rle.contracts import RecipeRun
+from rle.errors import InvalidSubmission
 from rle.report import FamilyResult, Row
 from rle.seeds import Namespace, TrialStreams
 from rle.spec import Kind, Profile, TaskSpec
@@ -23,7 +24,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Caps of one worker. A family may lower a profile's numbers, never raise them."""
 
     call_cap_s: float
-    """Longest charged time of one call."""
+    """Longest charged time of one call: wall time without waiting for a CPU, at least its CPU time."""
     total_cap_s: float
     """Longest charged time of all calls of one worker."""
     reset_cap_s: float | None = None
@@ -62,6 +63,10 @@ class Submission(Protocol):
 
     def names(self) -> tuple[str, ...]:
         """Paths of all copied files, sorted."""
+        ...
+
+    def refusal(self, path: str) -> InvalidSubmission | None:
+        """Why a file, or a folder above it, was left out of the copy, where files are judged one by one."""
         ...
 
 

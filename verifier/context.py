@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from verifier.recipe import Server, Trained
 
 
+NOTE_SUFFIX = ".note"
+"""Of the files in the log folder that tell how the calls of a worker failed."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """Everything a context is made of; sent to the trusted processes that run trials."""
@@ -126,7 +130,7 @@ class Context:
         finally:
             worker.close()
             self.signal_deaths += worker.died_by_signal
-            self._keep_log(worker.final_log)
+            self._keep_log(worker.final_log, worker.failures)
 
     def train(self, checked: Checked, run: RecipeRun) -> "Trained":
         """See `rle.verify_api.VerifyContext.train`."""
@@ -165,6 +169,10 @@ class Context:
     def _name(self, what: str) -> str:
         return f"{self.label or 'run'}-{what}-{next(self._log_numbers):04d}"
 
-    def _keep_log(self, text: str) -> None:
+    def _keep_log(self, text: str, failures: str) -> None:
+        """What a worker printed, and beside it in our words how its calls failed."""
+        name = self._name("worker")
         if text:
-            (self.settings.log_folder / f"{self._name('worker')}.log").write_text(text)
+            (self.settings.log_folder / f"{name}.log").write_text(text)
+        if failures:
+            (self.settings.log_folder / f"{name}{NOTE_SUFFIX}").write_text(failures)

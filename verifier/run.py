@@ -25,6 +25,7 @@ from rle.errors import (
     RleError,
 )
 from rle.report import (
+    FAILED_ENDED,
     ErrorRecord,
     FamilyResult,
     IsolationRecord,
@@ -35,7 +36,7 @@ from rle.report import (
 )
 from rle.spec import TaskSpec
 from verifier import hidden, machine, media, output
-from verifier.context import Context, Settings
+from verifier.context import NOTE_SUFFIX, Context, Settings
 from verifier.isolation import layers, selftest
 from verifier.isolation.layers import Mode, Plan
 from verifier.submission import Frozen, freeze
@@ -247,6 +248,7 @@ class Run:
             wall_s=time.monotonic() - self._start_s,
             errors=[ErrorRecord(code=error.code, message=error.message)] if error else [],
             flags=[*known.flags, *self._flags(known)],
+            failed_calls=self._failed_calls(),
             thresholds=known.thresholds,
             ledger=known.ledger,
             extra=known.extra,
@@ -278,6 +280,14 @@ class Run:
                 allowed=sorted(set.intersection(*allowed)) if allowed else [],
             ),
         )
+
+    def _failed_calls(self) -> list[str]:
+        """What the workers of each trial noted, in their order."""
+        notes = sorted(
+            (*note.name.partition("-worker-")[::2], note.read_text())
+            for note in (self._work / "logs").glob(f"*{NOTE_SUFFIX}")
+        )
+        return [f"{trial}: {text}" for trial, _, text in notes]
 
     def _keep_files(self) -> None:
         """The frozen copy (`--keep`) and what workers printed, beside the report."""
@@ -333,12 +343,23 @@ def _say(text: str) -> None:
 
 
 def summary(report: Report) -> str:
-    """The one line for people."""
+    """A line for people, and one each for what may have gone wrong with a score."""
     failed = f": {report.errors[0].message}" if report.errors else ""
     label = report.outcome.replace("_", " ")
     if report.reward is None or report.outcome != "scored":
         return f"{report.task}: {label}{failed}"
-    return f"{report.task}: {label} {report.reward:.4f} ({len(report.rows)} trials)"
+    lines = [f"{report.task}: {label} {report.reward:.4f} ({len(report.rows)} trials)"]
+    closed = [name for name, is_open in report.gates.items() if not is_open]
+    if closed:
+        lines.append(f"  gates closed: {', '.join(closed)}")
+    for ended in sorted({row.ended for row in report.rows} & FAILED_ENDED):
+        ids = ", ".join(row.id for row in report.rows if row.ended == ended)
+        lines.append(f"  ended by {ended}: {ids}")
+    if report.failed_calls:
+        first, *others = report.failed_calls
+        more = f" (and in {len(others)} more: see failed_calls in report.json)" if others else ""
+        lines.append(f"  {first}{more}")
+    return "\n".join(lines)
 
 
 def as_json(report: Report) -> str:

@@ -7,25 +7,22 @@ not opened again.
 
 import contextlib
 import errno
-import fnmatch
 import hashlib
 import os
 import stat
-import unicodedata
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rle.errors import InfrastructureError, InvalidSubmission
 from rle.report import FileRecord, SubmissionRecord
 from rle.spec import ArtifactContract, ArtifactEntry, TaskSpec
+from verifier.names import check_name, check_names, leads_to, listed, matches, printable
 
 MARKER = ".rle"
 """File that the harness leaves in a hand-over folder; absent only when the transfer failed."""
 MAX_ENTRIES = 20_000
 """Entries of the folder that are looked at, ignored ones included."""
-MAX_NAME_BYTES = 120
-SHOWN_NAMES = 5
 CHUNK = 1 << 20
 LFS_HEAD = b"version https://git-lfs"
 VCS_NAMES = frozenset({".git", "__pycache__"})
@@ -45,6 +42,8 @@ class Frozen:
 
     folder: Path
     record: SubmissionRecord
+    refused: dict[str, InvalidSubmission] = field(default_factory=dict)
+    """Files and folders left out of the copy, where the contract judges them one by one."""
 
     @property
     def digest(self) -> str:
@@ -57,9 +56,14 @@ class Frozen:
     def names(self) -> tuple[str, ...]:
         return tuple(f.path for f in self.record.files)
 
+    def refusal(self, path: str) -> InvalidSubmission | None:
+        parts = path.split("/")
+        above = ("/".join(parts[:end]) for end in range(1, len(parts) + 1))
+        return next((self.refused[name] for name in above if name in self.refused), None)
+
     def read(self, path: str) -> bytes:
         if path not in self.names():
-            raise InvalidSubmission("file.missing", path=path, found=_shown(self.names()))
+            raise InvalidSubmission("file.missing", path=path, found=listed(self.names()))
         return (self.folder / path).read_bytes()
 
 
@@ -71,31 +75,6 @@ class _Found:
     kind: int
     size: int
     links: int
-
-
-def matches(pattern: str, path: str) -> bool:
-    """Whether a path is named by a pattern: `*` within one folder level, `**` over any number."""
-    return _match(pattern.split("/"), path.split("/"))
-
-
-def _match(pattern: list[str], parts: list[str]) -> bool:
-    if not pattern:
-        return not parts
-    if pattern[0] == "**":
-        return any(_match(pattern[1:], parts[i:]) for i in range(len(parts) + 1))
-    if not parts or not fnmatch.fnmatchcase(parts[0], pattern[0]):
-        return False
-    return _match(pattern[1:], parts[1:])
-
-
-def _leads_to(pattern: str, path: str) -> bool:
-    """Whether `path` could be a folder above something that the pattern names."""
-    for wanted, part in zip(pattern.split("/")[:-1], path.split("/"), strict=False):
-        if wanted == "**":
-            return True
-        if not fnmatch.fnmatchcase(part, wanted):
-            return False
-    return len(path.split("/")) < len(pattern.split("/"))
 
 
 def freeze(source: Path, destination: Path, task: TaskSpec, *, harness: bool = False) -> Frozen:
@@ -112,11 +91,13 @@ def freeze(source: Path, destination: Path, task: TaskSpec, *, harness: bool = F
         InfrastructureError: `intake.transfer` or `output.disk`.
     """
     root_fd = _open_root(source, harness)
+    refused: dict[str, InvalidSubmission] = {}
+    judging = _Judging(task.artifact.by_part, refused)
     try:
-        found, ignored = _survey(root_fd, task)
-        _check_names([f.path for f in found])
-        _check_sizes(found, task.artifact)
-        _check_required(found, ignored, task.artifact)
+        found, ignored = _survey(root_fd, task, judging)
+        check_names([f.path for f in found])
+        found = _check_sizes(found, task.artifact, judging)
+        _check_required(found, ignored, task.artifact, refused)
         destination.mkdir(mode=0o700)
         for entry in found:
             _copy(root_fd, entry, destination, _entry_of(task.artifact, entry.path))
@@ -133,12 +114,46 @@ def freeze(source: Path, destination: Path, task: TaskSpec, *, harness: bool = F
         raise
     finally:
         os.close(root_fd)
-    records = [_audit(destination, f.path, _entry_of(task.artifact, f.path)) for f in found]
+    records = []
+    for file in found:
+        with judging.of(file.path):
+            records.append(_audit(destination, file.path, _entry_of(task.artifact, file.path)))
+    for file in found:
+        if file.path in refused:
+            (destination / file.path).unlink()
+    if refused:
+        _check_required(
+            [f for f in found if f.path not in refused], ignored, task.artifact, refused
+        )
     _seal(destination)
     return Frozen(
         destination,
-        SubmissionRecord(digest=digest(records), files=records, ignored=sorted(ignored)),
+        SubmissionRecord(
+            digest=digest(records),
+            files=records,
+            ignored=sorted(ignored),
+            refused={printable(path): error.message for path, error in refused.items()},
+        ),
+        refused,
     )
+
+
+@dataclass(frozen=True)
+class _Judging:
+    """Where a finding about one file goes: it ends the intake, or it leaves the file out."""
+
+    by_part: bool
+    refused: dict[str, InvalidSubmission]
+
+    @contextlib.contextmanager
+    def of(self, path: str) -> Generator[None]:
+        """What is raised inside is about this file."""
+        try:
+            yield
+        except InvalidSubmission as error:
+            if not self.by_part:
+                raise
+            self.refused[path] = error
 
 
 def digest(records: list[FileRecord]) -> str:
@@ -187,7 +202,7 @@ def _walk(folder_fd: int, prefix: str, contract: ArtifactContract) -> Iterator[_
         if stat.S_ISDIR(info.st_mode):
             if depth + 1 > contract.max_depth:
                 raise InvalidSubmission(
-                    "file.depth", path=_printable(path), n=depth + 1, max=contract.max_depth
+                    "file.depth", path=printable(path), n=depth + 1, max=contract.max_depth
                 )
             child_fd = os.open(name, OPEN_FLAGS | os.O_DIRECTORY, dir_fd=folder_fd)
             try:
@@ -196,7 +211,7 @@ def _walk(folder_fd: int, prefix: str, contract: ArtifactContract) -> Iterator[_
                 os.close(child_fd)
 
 
-def _survey(root_fd: int, task: TaskSpec) -> tuple[list[_Found], list[str]]:
+def _survey(root_fd: int, task: TaskSpec, judging: _Judging) -> tuple[list[_Found], list[str]]:
     """Files to copy, and names that the contract ignores."""
     contract = task.artifact
     patterns = [entry.path for entry in contract.entries]
@@ -208,22 +223,23 @@ def _survey(root_fd: int, task: TaskSpec) -> tuple[list[_Found], list[str]]:
         if seen > MAX_ENTRIES:
             raise InvalidSubmission("file.count", n=seen, max=contract.max_files)
         named = any(matches(p, found.path) for p in patterns)
-        relevant = named or any(_leads_to(p, found.path) for p in patterns)
+        relevant = named or any(leads_to(p, found.path) for p in patterns)
         if contract.extra == "ignore" and not relevant:
             if found.kind != stat.S_IFDIR:
-                ignored.append(_printable(found.path))
+                ignored.append(printable(found.path))
             continue
-        _refuse_type(found)
-        if found.kind == stat.S_IFDIR:
+        with judging.of(found.path):
+            _refuse_type(found)
+        if found.kind == stat.S_IFDIR or found.path in judging.refused:
             continue
         if named:
             accepted.append(found)
         elif contract.extra == "ignore":
-            ignored.append(_printable(found.path))
+            ignored.append(printable(found.path))
         else:
             raise InvalidSubmission(
                 "file.extra",
-                path=_printable(found.path),
+                path=printable(found.path),
                 task=task.id,
                 patterns=", ".join(patterns),
             )
@@ -233,10 +249,10 @@ def _survey(root_fd: int, task: TaskSpec) -> tuple[list[_Found], list[str]]:
 
 
 def _refuse_type(found: _Found) -> None:
-    path, name = _printable(found.path), found.path.rsplit("/", 1)[-1]
+    path, name = printable(found.path), found.path.rsplit("/", 1)[-1]
     if name in VCS_NAMES or name.endswith(".pyc"):
         raise InvalidSubmission("file.vcs", path=path)
-    _check_name(found.path)
+    check_name(found.path)
     if found.kind == stat.S_IFLNK:
         raise InvalidSubmission("file.symlink", path=path)
     if found.kind not in (stat.S_IFREG, stat.S_IFDIR):
@@ -245,56 +261,43 @@ def _refuse_type(found: _Found) -> None:
         raise InvalidSubmission("file.hardlink", path=path)
 
 
-def _check_name(path: str) -> None:
-    name = path.rsplit("/", 1)[-1]
-    try:
-        raw = name.encode("utf-8")
-    except UnicodeEncodeError:
-        raise InvalidSubmission("file.name", name=_printable(path)) from None
-    bad = (
-        len(raw) > MAX_NAME_BYTES
-        or name.endswith(".")
-        or any(c in "\\:" or unicodedata.category(c).startswith("C") for c in name)
-    )
-    if bad:
-        raise InvalidSubmission("file.name", name=_printable(path))
-
-
-def _check_names(paths: list[str]) -> None:
-    """No two paths, nor a file and a folder, that a case-blind file system would merge."""
-    seen: dict[str, str] = {}
-    for path in paths:
-        parts = path.split("/")
-        for end in range(1, len(parts) + 1):
-            shown = "/".join(parts[:end]) + ("/" if end < len(parts) else "")
-            key = unicodedata.normalize("NFC", shown.rstrip("/")).casefold()
-            if seen.setdefault(key, shown) != shown:
-                raise InvalidSubmission("file.case", a=_printable(seen[key]), b=_printable(shown))
-
-
-def _check_sizes(found: list[_Found], contract: ArtifactContract) -> None:
-    total = 0
+def _check_sizes(
+    found: list[_Found], contract: ArtifactContract, judging: _Judging
+) -> list[_Found]:
+    """The files that are not too large; all of them together are not either."""
+    total, kept = 0, []
     for file in found:
         limit = min(_entry_of(contract, file.path).max_bytes, contract.max_total_bytes)
-        if file.size > limit:
-            raise InvalidSubmission("file.size", path=_printable(file.path), n=file.size, max=limit)
-        total += file.size
+        path = printable(file.path)
+        with judging.of(file.path):
+            if file.size > limit:
+                raise InvalidSubmission("file.size", path=path, n=file.size, max=limit)
+            total += file.size
+            kept.append(file)
     if total > contract.max_total_bytes:
         raise InvalidSubmission(
             "file.size", path="the folder", n=total, max=contract.max_total_bytes
         )
+    return kept
 
 
-def _check_required(found: list[_Found], ignored: list[str], contract: ArtifactContract) -> None:
+def _check_required(
+    found: list[_Found],
+    ignored: list[str],
+    contract: ArtifactContract,
+    refused: dict[str, InvalidSubmission],
+) -> None:
     names = [f.path for f in found]
     required = [entry.path for entry in contract.entries if entry.required]
-    if not names and not ignored:
+    if not names and not ignored and not refused:
         raise InvalidSubmission(
-            "file.none", required=", ".join(required) or "the files of the contract"
+            "file.none", required=", ".join(required) or listed([e.path for e in contract.entries])
         )
     for pattern in required:
+        if pattern in refused:
+            raise refused[pattern]
         if not any(matches(pattern, name) for name in names):
-            raise InvalidSubmission("file.missing", path=pattern, found=_shown([*names, *ignored]))
+            raise InvalidSubmission("file.missing", path=pattern, found=listed([*names, *ignored]))
 
 
 def _entry_of(contract: ArtifactContract, path: str) -> ArtifactEntry:
@@ -311,7 +314,7 @@ def _copy(root_fd: int, found: _Found, destination: Path, entry: ArtifactEntry) 
         if _copy_once(root_fd, found.path, target, entry.max_bytes):
             return
         if attempt == 2:
-            raise InvalidSubmission("file.changed", path=_printable(found.path))
+            raise InvalidSubmission("file.changed", path=printable(found.path))
 
 
 def _open_below(root_fd: int, path: str) -> int:
@@ -326,7 +329,7 @@ def _open_below(root_fd: int, path: str) -> int:
         return os.open(name, OPEN_FLAGS, dir_fd=folder_fd)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise InvalidSubmission("file.changed", path=_printable(path)) from None
+            raise InvalidSubmission("file.changed", path=printable(path)) from None
         raise
     finally:
         os.close(folder_fd)
@@ -338,7 +341,7 @@ def _copy_once(root_fd: int, path: str, target: Path, max_bytes: int) -> bool:
     try:
         before = os.fstat(source_fd)
         if not stat.S_ISREG(before.st_mode) or before.st_nlink != 1:
-            raise InvalidSubmission("file.changed", path=_printable(path))
+            raise InvalidSubmission("file.changed", path=printable(path))
         copied = 0
         with open(target, "wb", buffering=0) as out:
             while copied <= max_bytes and (data := os.read(source_fd, CHUNK)):
@@ -350,7 +353,7 @@ def _copy_once(root_fd: int, path: str, target: Path, max_bytes: int) -> bool:
     finally:
         os.close(source_fd)
     if copied > max_bytes:
-        raise InvalidSubmission("file.size", path=_printable(path), n=copied, max=max_bytes)
+        raise InvalidSubmission("file.size", path=printable(path), n=copied, max=max_bytes)
     stable = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
     return stable and copied == after.st_size
 
@@ -382,13 +385,3 @@ def _seal(folder: Path) -> None:
         for name in files:
             os.chmod(os.path.join(current, name), 0o444)
         os.chmod(current, 0o555)
-
-
-def _printable(path: str) -> str:
-    """A name out of a submission, for a message: quoted where it holds anything unusual."""
-    shown = path if len(path) <= MAX_NAME_BYTES else path[: MAX_NAME_BYTES - 3] + "..."
-    return shown if shown.isprintable() else ascii(shown)
-
-
-def _shown(names: list[str] | tuple[str, ...]) -> str:
-    return ", ".join(_printable(n) for n in names[:SHOWN_NAMES]) or "nothing"

@@ -18,6 +18,7 @@ from families.f04_tracking.policy import History, Robot, Target, observe, target
 from families.f04_tracking.reference import Reference, load_clip
 from rle import rotations, seeds
 from rle.envs.single import Step, TrialEnv
+from rle.errors import SimulationError
 from rle.sim import guard
 from rle.spec import TaskSpec
 from rle.verify_api import TrialFault
@@ -135,9 +136,8 @@ class Trial:
         """Puts the robot at the first frame plus the start offsets and out of the floor."""
         data, start = self.data, self.draws.start
         mujoco.mj_resetData(self.model, data)
-        qpos, qvel = (
-            a[self.first_frame].copy() for a in (self.reference.qpos, self.reference.qvel)
-        )
+        first, clip = self.first_frame, self.reference
+        qpos, qvel = clip.qpos[first].copy(), clip.qvel[first].copy()
         qpos[:3] += start.pos_m
         qpos[3:7] = rotations.product(rotations.from_rpy(*start.rpy_rad), qpos[3:7])
         qpos[7:] = np.clip(qpos[7:] + start.joint_rad, self._low, self._high)
@@ -181,8 +181,7 @@ class Trial:
         """Observation frame of the present time, with noise. Shape (1, 160), float64."""
         k = self.step_index
         last = self._action[k - 1 : k] if k else np.zeros((1, spec.N_JOINTS))
-        clean = observe(self.robot, self.target(), self._offset, last)
-        return clean + self.draws.noise[k]
+        return observe(self.robot, self.target(), self._offset, last) + self.draws.noise[k]
 
     def joint_target(self, step: int) -> np.ndarray:
         """Servo targets of a step: clip(default + scale a - bias), latency applied. Shape (29,), rad."""
@@ -216,7 +215,10 @@ class Trial:
         if push is not None:
             self.data.qvel[:6] += push
         self._ctrl[k] = self.joint_target(k)
-        self._simulate(self._ctrl[k])
+        try:
+            self._simulate(self._ctrl[k])
+        except SimulationError:
+            return self._fall("sim_unstable", k)
         self.step_index = k + 1
         self._qpos[k + 1] = self.data.qpos
         return self._judge(k)
@@ -224,7 +226,7 @@ class Trial:
     def _simulate(self, joint_target: np.ndarray) -> None:
         """One control period of physics; poses and sensors are brought up to its end."""
         self.data.ctrl[self.g1.handles.ctrl] = joint_target
-        mujoco.mj_step(self.model, self.data, nstep=self._substeps)
+        guard.step(self.model, self.data, steps=self._substeps)
         scene.refresh(self.model, self.data)
 
     def _measure(self) -> None:

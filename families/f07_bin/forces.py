@@ -3,43 +3,66 @@
 P(part) = max over bodies b of the sum of normal forces between the part and b; all static geoms are one
 body, and the tool is left out while it holds the part. B = sum of normal forces of robot and held parts
 on the bin. With elliptic cones the normal force of a contact is `efc_force` at its `efc_address`.
+
+Steps are kept and summed up together, since numpy takes hardly longer for the 25 of a tick than for one.
+Whether a mean can have passed a limit is known after each step: no P or B exceeds the sum of all
+constraint forces, taken without sign.
 """
 
-from dataclasses import dataclass
-from functools import cached_property
+from collections import deque
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from scipy.linalg import get_blas_funcs
 
 from families.f07_bin import scene, spec
 
-_OTHER, _PUSHER, _BIN = 0, 1, 2
-"""Roles of a geom in B: neither, robot or held part, bin. A pusher on the bin has product 2."""
-
-
+_sum_of_magnitudes = get_blas_funcs("asum", dtype=np.float64)
+"""BLAS: one call where numpy takes two, after every physics step."""
 PAIR_STRIDE = 256
 """Index of a pair of geoms in the look-up tables: first x stride + second; more geoms than any cell has."""
+_NEAR_N = 0.99 * min(spec.DAMAGE_FORCE_N, spec.BIN_HIT_FORCE_N)
+"""A mean of that sum below this says that no limit is passed; the rest is room for rounding."""
 
 
-@dataclass(frozen=True)
-class Contacts:
-    """Active and nearby contacts of one step."""
+class Contacts(NamedTuple):
+    """Active and nearby contacts of one step, as copies."""
 
     geom: np.ndarray
     """Geom pair of each contact. Shape (ncon, 2), int."""
     address: np.ndarray
     """First constraint row of each, -1 where it carries no force. Shape (ncon,), int."""
-    normal_n: np.ndarray
-    """Normal force of each, 0 where it carries none. Shape (ncon,), N."""
+    row_n: np.ndarray
+    """Force of every constraint row. Shape (nefc,), N or N m."""
 
-    @cached_property
-    def pair(self) -> np.ndarray:
-        """Index of each contact's geoms in the tables of `pair_table`. Shape (ncon,), int."""
-        return self.geom[:, 0] * PAIR_STRIDE + self.geom[:, 1]
+    @property
+    def normal_n(self) -> np.ndarray:
+        """Normal force of each contact, 0 where it carries none. Shape (ncon,), N."""
+        return normals_n(self.address, self.row_n)
+
+
+def read_contacts(data: mujoco.MjData) -> Contacts:
+    """The contacts of the step that was just made."""
+    contact = data.contact
+    return Contacts(contact.geom.copy(), contact.efc_address.copy(), data.efc_force.copy())
+
+
+def normals_n(address: np.ndarray, row_n: np.ndarray) -> np.ndarray:
+    """Forces of the rows at `address`, 0 where that is negative. Shape (n,), N."""
+    carries = address >= 0
+    normal = np.zeros(len(address))
+    normal[carries] = row_n[address[carries]]
+    return normal
+
+
+def pair_of(geom: np.ndarray) -> np.ndarray:
+    """Index of geom pairs, shape (n, 2), in the tables of `pair_table`. Shape (n,), int."""
+    return geom[:, 0] * PAIR_STRIDE + geom[:, 1]
 
 
 def pair_table(of_first_second: np.ndarray) -> np.ndarray:
-    """A table over pairs of geoms, (ngeom, ngeom, ...), as one that `Contacts.pair` looks up."""
+    """A table over pairs of geoms, (ngeom, ngeom, ...), as one that `pair_of` looks up."""
     n = len(of_first_second)
     if n > PAIR_STRIDE:
         raise ValueError(f"{n} geoms; the tables hold {PAIR_STRIDE}")
@@ -48,34 +71,22 @@ def pair_table(of_first_second: np.ndarray) -> np.ndarray:
     return table.reshape(n * PAIR_STRIDE, *of_first_second.shape[2:])
 
 
-def read_contacts(data: mujoco.MjData) -> Contacts:
-    """The contacts of the step that was just made."""
-    contact = data.contact
-    address = contact.efc_address
-    if data.nefc == 0:
-        return Contacts(contact.geom, address, np.zeros(len(address)))
-    normal = data.efc_force[address]
-    normal[address < 0] = 0.0
-    return Contacts(contact.geom, address, normal)
+def window_means(before: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Means over the last `spec.FORCE_WINDOW_SUBSTEPS` steps, one per step.
 
+    Args:
+        before: The steps just before, one less than the window holds. Shape (window - 1, width).
+        values: The steps. Shape (n, width).
 
-class Window:
-    """Mean of the last `spec.FORCE_WINDOW_SUBSTEPS` values; what was before the first one is 0."""
-
-    def __init__(self, width: int) -> None:
-        self._ring = np.zeros((spec.FORCE_WINDOW_SUBSTEPS, width))
-        self._weights = np.full(spec.FORCE_WINDOW_SUBSTEPS, 1.0 / spec.FORCE_WINDOW_SUBSTEPS)
-        self._next = 0
-
-    def push(self, values: np.ndarray | float) -> np.ndarray:
-        """Adds one step's values, shape (width,), and returns the mean, same shape."""
-        self._ring[self._next] = values
-        self._next = (self._next + 1) % len(self._ring)
-        return self._weights @ self._ring
+    Returns:
+        Shape (n, width).
+    """
+    rows, n = np.concatenate((before, values)), len(values)
+    return np.mean([rows[k : k + n] for k in range(len(before) + 1)], axis=0)
 
 
 class ContactForces:
-    """Follows P of each part and B of a running cell. One pass over the contacts of a step.
+    """Follows P of each part and B of a running cell.
 
     Args:
         cell: The compiled cell.
@@ -92,42 +103,79 @@ class ContactForces:
         self._tool = int(body[cell.tool_body])
         body_of_geom = body[model.geom_bodyid] * (n + 1)
         part_of_geom = np.where(cell.part_of_geom >= 0, cell.part_of_geom, n)
-        # Look-up by geom pair: the two cells (body, part) of P that a contact counts in.
+        # By geom pair: the two cells (body, part) of P that a contact counts in.
         cells = np.stack(
             (part_of_geom[:, None] + body_of_geom, part_of_geom + body_of_geom[:, None]), axis=-1
         )
         self._cells_of_pair = pair_table(cells)
-        self._role_of_geom = np.full(model.ngeom, _OTHER, dtype=np.int8)
-        self._role_of_geom[(model.geom_contype & 2) > 0] = _PUSHER
-        self._role_of_geom[[model.geom(name).id for name in scene.BIN_GEOMS]] = _BIN
-        self._geoms_of_part = [np.flatnonzero(cell.part_of_geom == i) for i in range(n)]
-        self._held: tuple[int, ...] = ()
-        self._note_held(())
-        self._window = Window(n + 1)
+        # By geom pair: who pushes on the bin. A part counts while it is held, n is the robot and
+        # always counts, n + 1 is nobody.
+        robot, nobody = n, n + 1
+        pusher = np.where(cell.part_of_geom >= 0, cell.part_of_geom, nobody)
+        pusher[(model.geom_contype & 2) > 0] = robot
+        is_bin = np.zeros(model.ngeom, dtype=bool)
+        is_bin[[model.geom(name).id for name in scene.BIN_GEOMS]] = True
+        self._pusher_of_pair = pair_table(
+            np.where(is_bin[:, None], pusher, np.where(is_bin, pusher[:, None], nobody))
+        )
+        self._kept: list[tuple[Contacts, tuple[int, ...]]] = []
+        window = spec.FORCE_WINDOW_SUBSTEPS
+        self._totals_n = deque([0.0] * window, window)
+        self._before = np.zeros((window - 1, n + 1))
+        self._peak_n = np.zeros(n + 1)
         self.last_n = np.zeros(n + 1)
-        """P of each part and then B, of the last step alone. Shape (n + 1,), N."""
+        """P of each part and then B, of the last step that was summed up. Shape (n + 1,), N."""
         self.mean_n = np.zeros(n + 1)
         """The same, mean over the window (10 ms). Shape (n + 1,), N."""
 
-    def step(self, contacts: Contacts, held: tuple[int, ...]) -> None:
-        """Takes in one step's contacts. `held`: the parts that were held during it."""
-        if held != self._held:
-            self._note_held(held)
-        normal, pair = contacts.normal_n, contacts.pair
-        sums = np.bincount(
-            self._cells_of_pair[pair].ravel(), normal.repeat(2), self._n_bodies * (self._n + 1)
-        ).reshape(self._n_bodies, self._n + 1)
-        for part in held:
-            sums[self._tool, part] = 0.0
-        sums[:, :-1].max(axis=0, out=self.last_n[:-1])
-        self.last_n[-1] = normal @ self._is_bin_pair[pair]
-        self.mean_n = self._window.push(self.last_n)
+    def add(self, contacts: Contacts, held: tuple[int, ...]) -> bool:
+        """Keeps one step's contacts until `sum_up`.
 
-    def _note_held(self, held: tuple[int, ...]) -> None:
-        for part in set(self._held) - set(held):
-            self._role_of_geom[self._geoms_of_part[part]] = _OTHER
-        for part in set(held) - set(self._held):
-            self._role_of_geom[self._geoms_of_part[part]] = _PUSHER
-        self._held = held
-        role = self._role_of_geom
-        self._is_bin_pair = pair_table(np.outer(role, role) == _PUSHER * _BIN).astype(float)
+        Args:
+            contacts: Of the step.
+            held: The parts that were held during it.
+
+        Returns:
+            Whether a mean may have passed a limit in this step.
+        """
+        self._kept.append((contacts, held))
+        self._totals_n.append(_sum_of_magnitudes(contacts.row_n) if len(contacts.row_n) else 0.0)
+        return sum(self._totals_n) > _NEAR_N * len(self._totals_n)
+
+    def sum_up(self) -> None:
+        """Brings `last_n`, `mean_n` and the peaks up to the step that was kept last."""
+        if not self._kept:
+            return
+        steps, n = len(self._kept), self._n
+        geoms, addresses, rows = zip(*(contacts for contacts, _ in self._kept), strict=True)
+        step = np.repeat(np.arange(steps), [len(address) for address in addresses])
+        pair = pair_of(np.concatenate(geoms))
+        address, row_n = np.concatenate(addresses), np.concatenate(rows)
+        first_row = np.cumsum([0, *(len(row) for row in rows[:-1])])
+        normal = normals_n(np.where(address >= 0, address + first_row[step], -1), row_n)
+        is_held = np.zeros((steps, n + 2), dtype=bool)
+        is_held[:, n] = True
+        for k, (_, held) in enumerate(self._kept):
+            is_held[k, list(held)] = True
+        self._kept.clear()
+
+        size = self._n_bodies * (n + 1)
+        cells = self._cells_of_pair[pair] + (step * size)[:, None]
+        sums = np.bincount(cells.ravel(), normal.repeat(2), steps * size)
+        sums = sums.reshape(steps, self._n_bodies, n + 1)
+        sums[:, self._tool, :n][is_held[:, :n]] = 0.0
+        forces = np.empty((steps, n + 1))
+        sums[:, :, :n].max(axis=1, out=forces[:, :n])
+        on_bin = is_held[step, self._pusher_of_pair[pair]]
+        forces[:, n] = np.bincount(step, normal * on_bin, steps)
+
+        means = window_means(self._before, forces)
+        self._before = np.concatenate((self._before, forces))[-len(self._before) :]
+        self.last_n, self.mean_n = forces[-1], means[-1]
+        np.maximum(self._peak_n, means.max(axis=0), out=self._peak_n)
+
+    def take_peaks(self) -> np.ndarray:
+        """Highest means since this was last asked, of each part and then of B. Shape (n + 1,), N."""
+        self.sum_up()
+        peaks, self._peak_n = self._peak_n, np.zeros(self._n + 1)
+        return peaks

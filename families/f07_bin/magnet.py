@@ -1,7 +1,8 @@
 """The contact magnet: parts that touch the head are welded to the tool until a force frees them.
 
 Per held part and step, F is the force of the tool on the part: weld and contact forces together, since
-both carry the preload of a penetrating first contact. N = F along the tool axis away from the head
+both carry the preload of a penetrating first contact. It is the whole constraint force on the part,
+which its free joint shows, less that of its contacts with others. N = F along the tool axis away from the head
 (pull), S = the rest, and
 
     u = sqrt((max(N, 0) / pull)^2 + (S / shear)^2)
@@ -17,9 +18,16 @@ import mujoco
 import numpy as np
 
 from families.f07_bin import scene, spec
-from families.f07_bin.forces import Contacts, pair_table
+from families.f07_bin.forces import Contacts
 
 _WELD_ROWS = 6
+_HELD, _FREE, _TOOL, _HEAD = 1, 3, 8, 16
+"""Roles of a geom: of a held part, of another part, of the tool, its head; 0 for the rest. The sum over
+both geoms of a contact tells what meets what."""
+_AMONG_PARTS = (_HELD, 2 * _HELD, _HELD + _FREE)
+"""Sums of contacts of a held part with something else than the tool."""
+_OFFERED = _HEAD + _FREE
+"""Sum of contacts in which the head could take a part."""
 
 
 class Change(NamedTuple):
@@ -54,12 +62,6 @@ class _Mean:
         return sum(self._ring) / len(self._ring)
 
 
-def _other_of(is_mine: np.ndarray, part_of_geom: np.ndarray) -> np.ndarray:
-    """Part that the other geom of a pair belongs to where one is mine, else -1. Shape (ngeom, ngeom)."""
-    first = np.where(is_mine[:, None], part_of_geom[None, :], -1)
-    return np.maximum(first, first.T)
-
-
 class Magnet:
     """State of the magnet in a running cell.
 
@@ -69,17 +71,18 @@ class Magnet:
 
     def __init__(self, cell: scene.Cell) -> None:
         self._cell = cell
-        part, n = cell.part_of_geom, cell.model.ngeom
-        is_tool = cell.model.geom_bodyid == cell.tool_body
-        is_head = np.arange(n) == cell.model.geom("head").id
-        # By pair of geoms: the part that touches the tool, or the head, -1 for none; and which comes first.
-        self._tool_part = pair_table(_other_of(is_tool, part))
-        self._head_part = pair_table(_other_of(is_head, part))
-        self._tool_sign = pair_table(np.where(is_tool, 1.0, -1.0)[:, None].repeat(n, axis=1))
-        self._weld_rows = np.arange(cell.n_parts)[:, None] * _WELD_ROWS + np.arange(3)
+        model = cell.model
+        self._role = np.where(cell.part_of_geom >= 0, _FREE, 0)
+        self._role[model.geom_bodyid == cell.tool_body] = _TOOL
+        self._role[model.geom("head").id] = _HEAD
+        self._geoms = [np.flatnonzero(cell.part_of_geom == i) for i in range(cell.n_parts)]
+        self._dofs = cell.part_qvel[:, None] + np.arange(3)
+        self._is_of_interest = np.zeros(2 * _HEAD + 1, dtype=bool)
+        self._is_of_interest[[*_AMONG_PARTS, _OFFERED]] = True
         self._locked_until = np.zeros(cell.n_parts, dtype=np.int64)
         self._windows = [_Mean() for _ in range(cell.n_parts)]
         self._step = 0
+        self._held_dofs = self._dofs[:0]
         self.held: tuple[int, ...] = ()
         """Parts held, ascending."""
         self.load = np.zeros(cell.n_parts)
@@ -95,18 +98,26 @@ class Magnet:
     def step(self, data: mujoco.MjData, contacts: Contacts, is_on: bool) -> list[Change]:
         """Judges one physics step: what slips off, and with the magnet on, what is grabbed."""
         self._step += 1
+        if not is_on and not self.held:
+            return []
+        roles = self._role[contacts.geom]
+        meeting = roles[:, 0] + roles[:, 1]
+        chosen = np.flatnonzero(self._is_of_interest[meeting])
+        offered, others = [], []
+        for contact, what in zip(chosen.tolist(), meeting[chosen].tolist(), strict=True):
+            (offered if what == _OFFERED else others).append(contact)
         changes: list[Change] = []
         if self.held:
-            changes += self._slips(data, contacts)
-        if is_on:
-            changes += self._grabs(data, contacts)
+            changes += self._slips(data, contacts, others)
+        if is_on and offered:
+            changes += self._grabs(data, contacts, offered)
         return changes
 
-    def _slips(self, data: mujoco.MjData, contacts: Contacts) -> list[Change]:
+    def _slips(self, data: mujoco.MjData, contacts: Contacts, others: list[int]) -> list[Change]:
         if data.ne != _WELD_ROWS * len(self.held):
             raise RuntimeError(f"{data.ne} equality rows for held parts {self.held}")
         axis = data.xmat[self._cell.tool_body].reshape(3, 3)[:, 2]
-        forces = self._forces_on_held(data, contacts)
+        forces = self._forces_on_held(data, contacts, others)
         self.load[:] = 0.0
         slipped = []
         for part, force in zip(self.held, forces, strict=True):
@@ -121,30 +132,35 @@ class Magnet:
             self._set_held(data, tuple(p for p in self.held if p not in slipped))
         return [Change("slip", part) for part in slipped]
 
-    def _forces_on_held(self, data: mujoco.MjData, contacts: Contacts) -> np.ndarray:
-        """Force of the tool on each held part: weld and contacts. Shape (held, 3), N, world."""
-        # Welds are the only equalities, in part order; their first three rows act on the tool.
-        forces = -data.efc_force[self._weld_rows[: len(self.held)]]
-        parts = self._tool_part[contacts.pair]
-        touching = np.flatnonzero((parts >= 0) & (contacts.address >= 0))
-        if len(touching):
-            rows = contacts.address[touching, None] + np.arange(3)
-            frames = data.contact.frame[touching].reshape(-1, 3, 3)
-            on_second = (data.efc_force[rows][:, None, :] @ frames)[:, 0, :]
-            on_part = on_second * self._tool_sign[contacts.pair[touching], None]
-            for part, force in zip(parts[touching].tolist(), on_part, strict=True):
-                if part in self.held:
-                    forces[self.held.index(part)] += force
+    def _forces_on_held(
+        self, data: mujoco.MjData, contacts: Contacts, others: list[int]
+    ) -> np.ndarray:
+        """Force of the tool on each held part. Shape (held, 3), N, world.
+
+        Args:
+            data: State after the step.
+            contacts: Of the step.
+            others: Its contacts of held parts with something else than the tool.
+        """
+        forces = data.qfrc_constraint[self._held_dofs]
+        for contact in others:
+            row = int(contacts.address[contact])
+            if row < 0:
+                continue
+            frame = data.contact.frame[contact].reshape(3, 3)
+            on_second = contacts.row_n[row : row + 3] @ frame
+            first, second = self._cell.part_of_geom[contacts.geom[contact]].tolist()
+            if first in self.held:
+                forces[self.held.index(first)] += on_second
+            if second in self.held:
+                forces[self.held.index(second)] -= on_second
         return forces
 
-    def _grabs(self, data: mujoco.MjData, contacts: Contacts) -> list[Change]:
-        head_part = self._head_part[contacts.pair]
-        near = np.flatnonzero(head_part >= 0)
-        if not len(near):
-            return []
-        near = near[data.contact.dist[near] <= spec.MAG_GAP_M]
-        parts = sorted(set(head_part[near].tolist()))
-        new = [p for p in parts if p not in self.held and self._step >= self._locked_until[p]]
+    def _grabs(self, data: mujoco.MjData, contacts: Contacts, offered: list[int]) -> list[Change]:
+        """Takes the parts of these contacts with the head that are near and not locked out."""
+        near = [k for k in offered if data.contact.dist[k] <= spec.MAG_GAP_M]
+        parts = set(self._cell.part_of_geom[contacts.geom[near]].max(axis=1).tolist())
+        new = sorted(p for p in parts if self._step >= self._locked_until[p])
         if not new:
             return []
         model = self._cell.model
@@ -162,7 +178,10 @@ class Magnet:
         return [Change("grab", part) for part in new]
 
     def _set_held(self, data: mujoco.MjData, held: tuple[int, ...]) -> None:
+        for part in set(self.held) ^ set(held):
+            self._role[self._geoms[part]] = _HELD if part in held else _FREE
         self.held = held
+        self._held_dofs = self._dofs[list(held)]
         if not held:
             self.load[:] = 0.0
         active = np.zeros(len(self._cell.holds), dtype=data.eq_active.dtype)

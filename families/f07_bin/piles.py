@@ -8,8 +8,9 @@ import mujoco
 import numpy as np
 
 from families.f07_bin import scene, spec
-from rle.errors import InfrastructureError
+from rle.errors import InfrastructureError, SimulationError
 from rle.seeds import Namespace, stream, trial_key
+from rle.sim import guard
 
 Streams = Callable[..., np.random.Generator]
 """`streams(name, *ids)`: generator of one named stream of one pile."""
@@ -49,7 +50,10 @@ def draw(streams: Streams, n_parts: int | None = None) -> Pile:
     n = n_parts or int(streams("count").integers(spec.N_PARTS_MIN, spec.N_PARTS_MAX + 1))
     lights = _lights(streams("light"))
     for attempt in range(spec.MAX_PILE_ATTEMPTS):
-        poses = settle(drop_poses(n, streams("pile", attempt)))
+        try:
+            poses = settle(drop_poses(n, streams("pile", attempt)))
+        except SimulationError:
+            continue  # a pile that explodes is redrawn like one that leaves the bin
         if np.all(is_in_bin(poses)):
             return Pile(poses=poses, lights=lights, attempts=attempt + 1)
     raise InfrastructureError(
@@ -75,7 +79,11 @@ def drop_poses(n_parts: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def settle(poses: np.ndarray) -> np.ndarray:
-    """Lets parts fall in the cell without the arm, and returns where they come to rest. Shape (n, 7)."""
+    """Lets parts fall in the cell without the arm, and returns where they come to rest. Shape (n, 7).
+
+    Raises:
+        SimulationError: The physics diverged.
+    """
     cell = scene.build(len(poses), arm=False)
     data = mujoco.MjData(cell.model)
     _place(cell, data, poses)
@@ -107,12 +115,13 @@ def _poses(cell: scene.Cell, data: mujoco.MjData) -> np.ndarray:
 
 def _run(cell: scene.Cell, data: mujoco.MjData, time_s: float, extra_s: float) -> None:
     """Steps for `time_s`, then until every part is slow, at most `extra_s` more."""
-    mujoco.mj_step(cell.model, data, round(time_s / spec.TIMESTEP_S))
+    guard.step(cell.model, data, "a pile", round(time_s / spec.TIMESTEP_S))
     linear = cell.part_qvel[:, None] + np.arange(3)
     for _ in range(round(extra_s / spec.TIMESTEP_S)):
         if np.all(np.linalg.norm(data.qvel[linear], axis=1) < spec.SETTLE_SPEED_M_S):
-            return
-        mujoco.mj_step(cell.model, data)
+            break
+        guard.step(cell.model, data, "a pile")
+    guard.check(cell.model, data, "a pile")
 
 
 def _lights(rng: np.random.Generator) -> scene.Lights:

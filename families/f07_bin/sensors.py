@@ -93,7 +93,7 @@ class Sensors:
         self._frames: Mapping[str, Frames] = {}
         self._wrist_camera = int(cell.model.camera("wrist").id)
         self.n_renders = 0
-        """Pictures drawn so far."""
+        """Drawings so far; colour and depth of one camera are one."""
         self.render_s = 0.0
         """Wall time of drawing and depth noise so far."""
 
@@ -131,16 +131,18 @@ class Sensors:
         obs["wrist_T_world_cam"] = pose
         started = time.perf_counter()
         for camera in _CAMERAS:
-            if f"{camera}_rgb" in self.channels:
-                obs[f"{camera}_rgb"] = self._camera(camera).rgb(data, camera)
-                self.n_renders += 1
-            if f"{camera}_depth" in self.channels:
-                exact = self._camera(camera).depth_m(data, camera)
+            rgb, depth = f"{camera}_rgb", f"{camera}_depth"
+            if not {rgb, depth} & self.channels:
+                continue
+            picture, exact = self._camera(camera).pictures(
+                data, camera, rgb=rgb in self.channels, depth=depth in self.channels
+            )
+            self.n_renders += 1
+            if picture is not None:
+                obs[rgb] = picture
+            if exact is not None:
                 focal = float(camera_matrix(camera)[0, 0])
-                obs[f"{camera}_depth"] = noisy_depth_m(
-                    exact, focal, self._streams(f"{camera}_depth", tick)
-                )
-                self.n_renders += 1
+                obs[depth] = noisy_depth_m(exact, focal, self._streams(depth, tick))
         self.render_s += time.perf_counter() - started
 
     def _camera(self, camera: str) -> Frames:

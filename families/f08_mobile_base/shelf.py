@@ -188,11 +188,15 @@ def checked_action(action: Any, nu: int) -> np.ndarray:
     try:
         values = np.asarray(action, dtype=float)
     except (TypeError, ValueError) as error:
-        raise TrialFault("bad_action", "action.type", type(action).__name__) from error
+        got = type(action).__name__
+        raise TrialFault(
+            "bad_action", "action.type", f"expected {nu} numbers, got {got}"
+        ) from error
     if values.shape != (nu,):
-        raise TrialFault("bad_action", "action.shape", f"{values.shape}, expected ({nu},)")
+        said = f"expected {nu} numbers, got shape {values.shape}"
+        raise TrialFault("bad_action", "action.shape", said)
     if not np.isfinite(values).all():
-        raise TrialFault("bad_action", "action.nonfinite")
+        raise TrialFault("bad_action", "action.nonfinite", "expected finite numbers")
     return values
 
 
@@ -217,9 +221,11 @@ def run_trial(
     low, high = model.actuator_ctrlrange.T
     every, shot = round(spec.CONTROL_HZ / spec.SERIES_HZ), round(spec.CONTROL_HZ / spec.VIDEO_HZ)
     guard.take_warnings()
+    asked = "reset"
     try:
         controller.reset(context(robot, data, target_index), spec.CONTROLLER_SEED)
         for tick in range(TICKS):
+            asked = f"act, tick {tick}"
             obs = {
                 "time": float(data.time), "qpos": data.qpos.copy(), "qvel": data.qvel.copy(),
                 "ctrl": data.ctrl.copy(),
@@ -243,7 +249,7 @@ def run_trial(
             if trial.ended != "horizon":
                 break
     except TrialFault as fault:
-        trial.ended, trial.detail = fault.ended, fault.code
+        trial.ended, trial.detail = fault.ended, f"{asked}: {fault.detail or fault.code}"
     except SimulationError as error:
         trial.ended, trial.detail = "sim_unstable", str(error)
     trial.hold_s = hold.longest_s

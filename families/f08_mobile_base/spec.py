@@ -319,6 +319,7 @@ TASKS = (
             max_files=16,
             max_total_bytes=4 * 2**20,
             extra="ignore",
+            by_part=True,
         ),
         profiles=("mjcf", "python"),
         n_trials=N_TRIALS,

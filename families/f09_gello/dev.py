@@ -54,7 +54,7 @@ def evaluate_arm(folder: Path, arm: str, streams: Streams, row_id: str) -> Row:
         try:
             worker = software.LocalTrim(folder / "trim.py", model_xml)
         except TrialFault as fault:
-            said = f"trim.py: {fault} ({fault.__cause__})"
+            said = f"{fault.detail} ({fault.__cause__})"
             if said not in notes:
                 notes.append(said)
             return software.ABSENT

@@ -18,6 +18,7 @@ import numpy as np
 from families.f09_gello.spec import ARMS, DEVICES, SOFTWARE_LIMITS, TRIM_BYTES_MAX, Arm
 from families.f09_gello.task import probe_bounds
 from rle.contracts import Arg, ArraySpec, Function, PythonContract
+from rle.errors import AGENT_MESSAGES
 from rle.verify_api import Checked, Limits, TrialFault
 
 LIMITS = Limits(
@@ -130,9 +131,11 @@ def freeze(
         for tier in TIERS:
             tables[tier] = None
             if made[tier]:
-                answers = {key: _rows(worker, tier, poses) for key, poses in asked.items()}
-                tables[tier] = {key: table for key, (table, _) in answers.items()}
-                faults += sum(count for _, count in answers.values())
+                bad: list[str] = []
+                tables[tier] = {k: _rows(worker, tier, poses, bad) for k, poses in asked.items()}
+                faults += len(bad)
+                if bad:
+                    notes.append(f"{tier} trim: zeros stand for poses at which {bad[0]}")
     except TrialFault as fault:
         if fault.ended not in GONE:
             raise
@@ -190,20 +193,20 @@ def _note(fault: TrialFault, function: str, notes: list[str]) -> None:
     """Keeps what failed; a worker that is gone ends the pair."""
     if fault.ended in GONE:
         raise fault
-    notes.append(f"{function}: {fault.code}{': ' + fault.detail if fault.detail else ''}")
+    notes.append(f"{function}: {fault.detail or fault.code}")
 
 
-def _rows(worker: Caller, tier: str, poses: np.ndarray) -> tuple[np.ndarray, int]:
-    """Feedforward of every pose and the number of rows that failed."""
-    table, faults = np.zeros_like(poses), 0
+def _rows(worker: Caller, tier: str, poses: np.ndarray, bad: list[str]) -> np.ndarray:
+    """Feedforward of every pose, zeros where it failed; `bad` gets the reason of every such pose."""
+    table = np.zeros_like(poses)
     for row, pose in zip(table, poses, strict=True):
         try:
             (row[:],) = worker.call(tier, pose)
         except TrialFault as fault:
             if fault.ended in GONE:
                 raise
-            faults += 1
-    return table, faults
+            bad.append(fault.detail or fault.code)
+    return table
 
 
 # ---------------------------------------------------------------------------------------- trusted
@@ -228,8 +231,9 @@ class LocalTrim:
         except Exception as error:  # whatever a submission's import raises is its own fault
             is_syntax = isinstance(error, SyntaxError)
             line = error.lineno if is_syntax else inspect.trace()[-1].lineno
-            raise TrialFault(
-                "bad_action", "python.import", f"{type(error).__name__}, line {line}"
+            path_told = f"{path.parent.name}/{path.name}"
+            raise _fault(
+                "python.load", path=path_told, cls=type(error).__name__, line=line
             ) from error
 
     def call(self, name: str, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -241,7 +245,7 @@ class LocalTrim:
         else:
             callee = getattr(self._module, name, None)
         if not callable(callee):
-            raise TrialFault("bad_action", "python.missing", name)
+            raise _fault("action.missing", name=name)
         queue = [np.array(a, dtype=float) for a in arrays]
         given = [self._argument(arg, queue) for arg in function.args]
         try:
@@ -252,13 +256,13 @@ class LocalTrim:
             result = np.asarray(value, dtype=float)
         except Exception as error:  # whatever a submission's code raises is its own fault
             line = inspect.trace()[-1].lineno
-            raise TrialFault(
-                "bad_action", "python.raised", f"{type(error).__name__}, line {line}"
-            ) from error
+            raise _fault("action.raised", cls=type(error).__name__, line=line) from error
         shape = function.returns[0].shape
-        if result.shape != shape or not np.isfinite(result).all():
-            detail = f"shape {result.shape}, expected {shape} finite numbers"
-            raise TrialFault("bad_action", "action.shape", detail)
+        if result.shape != shape:
+            expected = f"{' x '.join(map(str, shape))} finite numbers"
+            raise _fault("action.shape", expected=expected, got=result.shape)
+        if not np.isfinite(result).all():
+            raise _fault("action.nonfinite")
         return (result,)
 
     def _argument(self, arg: Arg, queue: list[np.ndarray]) -> Any:
@@ -269,6 +273,11 @@ class LocalTrim:
             count = len(next(iter(taken.values())))
             return [{name: table[i] for name, table in taken.items()} for i in range(count)]
         return taken if arg.kind == "dict" else next(iter(taken.values()))
+
+
+def _fault(code: str, **fields: object) -> TrialFault:
+    """A fault in the words that the verifier has for it."""
+    return TrialFault("bad_action", code, AGENT_MESSAGES[code].format(**fields))
 
 
 def _import(path: Path) -> ModuleType:

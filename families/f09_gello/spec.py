@@ -264,6 +264,7 @@ _ARTIFACT = ArtifactContract(
     max_files=SUBMISSION_FILES_MAX,
     max_total_bytes=SUBMISSION_BYTES_MAX,
     extra="ignore",
+    by_part=True,
 )
 
 TASKS: tuple[TaskSpec, ...] = (

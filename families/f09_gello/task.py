@@ -5,7 +5,7 @@ generator.
 """
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,9 +56,18 @@ def load_lead(path: Path, arm: str) -> Lead:
     return accept(arm, file.read_bytes(), meshes)
 
 
-def accept(arm: str, xml: bytes, meshes: Mapping[str, bytes]) -> Lead:
-    """Text and mesh files to a lead: every rule of the card applied, every finding kept."""
-    lead = read(arm, xml, meshes)
+def accept(
+    arm: str,
+    xml: bytes,
+    meshes: Mapping[str, bytes],
+    lines: Sequence[int] = (),
+    mesh_faults: Mapping[str, str] | None = None,
+) -> Lead:
+    """Text and mesh files to a lead: every rule of the card applied, every finding kept.
+
+    Args: as `mechanism.rules.read`.
+    """
+    lead = read(arm, xml, meshes, lines, mesh_faults)
     if lead.refused("load"):
         return lead
     lead = clearance.drop_unbuildable(lead)
@@ -301,18 +310,24 @@ def servo_run(
     is_traced = is_recorded or push_n != 0.0
     places = np.empty((n if is_traced else 0, 3))
     poses = np.empty((n if is_recorded else 0, model.nv))
+    add, multiply, clip, step = (
+        np.add,
+        np.multiply,
+        _clip,
+        mujoco.mj_step,
+    )  # found once, not 750 times
     try:
         for start_k, stop_k, force_n in ((0, begin, 0.0), (begin, end, push_n), (end, n, 0.0)):
             push[0] = force_n
             for k in range(start_k, stop_k):
                 if is_recorded:
                     poses[k] = q
-                np.multiply(q, minus_kp, torque)
-                np.add(torque, constant, torque)
-                np.multiply(qd, minus_kv, damping)
-                np.add(torque, damping, torque)
-                _clip(torque, minus_limit, limit, applied)
-                mujoco.mj_step(model, data)
+                multiply(q, minus_kp, torque)
+                add(torque, constant, torque)
+                multiply(qd, minus_kv, damping)
+                add(torque, damping, torque)
+                clip(torque, minus_limit, limit, applied)
+                step(model, data)
                 if is_traced:
                     places[k] = site  # position of the step's start: one step behind
     except mujoco.FatalError as error:

@@ -17,16 +17,13 @@ from families.f09_gello import metrics, scene, software, task
 from families.f09_gello.devices import rows as table
 from families.f09_gello.devices.draws import Streams, draw
 from families.f09_gello.devices.measure import measure
-from families.f09_gello.mechanism.record import Finding, Lead, Record
-from families.f09_gello.mechanism.text import ELEMENTS
-from families.f09_gello.spec import ARM_NAMES, PART_RULES, XML_BYTES_MAX
-from rle.contracts import MjcfContract
+from families.f09_gello.mechanism.record import Lead
+from families.f09_gello.mechanism.rules import refused
+from families.f09_gello.mechanism.text import contract
+from families.f09_gello.spec import ARM_NAMES
 from rle.errors import InvalidSubmission
 from rle.report import FamilyResult, Row, read_report
 from rle.verify_api import Trial, TrialFault, VerifyContext
-
-DROPPED_ELEMENTS = ("actuator", "keyframe", "light", "camera")
-"""Accepted and left out: nothing of them reaches the simulator."""
 
 
 def verify(ctx: VerifyContext) -> FamilyResult:
@@ -35,9 +32,8 @@ def verify(ctx: VerifyContext) -> FamilyResult:
     Raises:
         InvalidSubmission: Not one arm has a `lead.xml`.
     """
-    names = ctx.submission.names()
-    if not any(f"{arm}/lead.xml" in names for arm in ARM_NAMES):
-        found = ", ".join(names[:5]) or "nothing"
+    if not any(is_submitted(ctx, arm) for arm in ARM_NAMES):
+        found = ", ".join(ctx.submission.names()[:5]) or "nothing"
         raise InvalidSubmission("file.missing", path=f"{ARM_NAMES[0]}/lead.xml", found=found)
     rows = ctx.map_trials(
         run_arm, [Trial(id=f"t{i:02d}", index=i, group=arm) for i, arm in enumerate(ARM_NAMES)]
@@ -51,10 +47,16 @@ def verify(ctx: VerifyContext) -> FamilyResult:
     )
 
 
+def is_submitted(ctx: VerifyContext, arm: str) -> bool:
+    """Whether an arm's `lead.xml` was handed in, usable or refused."""
+    path = f"{arm}/lead.xml"
+    return path in ctx.submission.names() or ctx.submission.refusal(path) is not None
+
+
 def run_arm(ctx: VerifyContext, trial: Trial) -> Row:
     """The battery of one arm; the rows of two arms depend on nothing in common."""
     arm = trial.group
-    if f"{arm}/lead.xml" not in ctx.submission.names():
+    if not is_submitted(ctx, arm):
         return table.absent_row(trial.id, arm)
     started_s = time.monotonic()
     lead = read_lead(ctx, arm)
@@ -70,28 +72,20 @@ def hidden_streams(ctx: VerifyContext, arm: str) -> Streams:
     return lambda purpose, *ids: ctx.rng(purpose, arm, *ids)
 
 
-def mjcf_contract(arm: str) -> MjcfContract:
-    """What may stand in `lead.xml`; the family itself compiles only the record that it reads from it."""
-    return MjcfContract(
-        path=f"{arm}/lead.xml",
-        elements={tag: names for tag, names in ELEMENTS.items() if tag not in DROPPED_ELEMENTS},
-        drop_elements=DROPPED_ELEMENTS,
-        values={"compiler@angle": ("radian",)},
-        roots=("lead_base",),
-        max_bytes=XML_BYTES_MAX,
-        max_meshes=PART_RULES.meshes_max,
-        compile=False,
-    )
-
-
 def read_lead(ctx: VerifyContext, arm: str) -> Lead:
     """`lead.xml` through the sandboxed check, then through the family's own rules."""
     try:
-        checked = ctx.check("mjcf", mjcf_contract(arm))
+        checked = ctx.check("mjcf", contract(arm))
     except InvalidSubmission as error:
-        finding = Finding("refused", f"load.{error.code}", f"{arm}/lead.xml", error.message)
-        return Lead(record=Record(arm=arm), findings=(finding,))
-    return task.accept(arm, checked.canonical or b"", checked.assets)
+        return refused(arm, error)
+    facts = checked.facts
+    return task.accept(
+        arm,
+        checked.canonical or b"",
+        checked.assets,
+        facts.get("lines", ()),
+        facts.get("mesh_faults"),
+    )
 
 
 class Runner:
@@ -110,7 +104,10 @@ class Runner:
         self._checked = self._check()
 
     def _check(self):
-        if f"{self._arm}/trim.py" not in self._ctx.submission.names():
+        path = f"{self._arm}/trim.py"
+        if refusal := self._ctx.submission.refusal(path):
+            self.notes.append(refusal.message)
+        if path not in self._ctx.submission.names():
             return None
         try:
             return self._ctx.check("python", software.contract(self._arm))

@@ -84,7 +84,8 @@ class Verify:
     def _run_one(self, task: str, submission: Path, out: Path) -> int:
         spec = registry.get(task)
         if not submission.is_dir():
-            needed = ", ".join(e.path for e in spec.artifact.entries if e.required)
+            entries = spec.artifact.entries
+            needed = ", ".join([e.path for e in entries if e.required] or [e.path for e in entries])
             raise UserError(f"--submission {submission} is not a folder; it must hold {needed}")
         argv = [sys.executable, "-m", "verifier", "--task", task, "--artifacts", str(submission)]
         argv += ["--out", str(out), "--isolation", self.isolation, *self.extra]

@@ -96,7 +96,10 @@ class MjcBatch:
             for world in chunk:
                 self._views[world][5][:] = controls[world]
                 model, data = self._models[world], self._datas[world]
-                mujoco.mj_step(model, data, n_substeps)
+                try:
+                    mujoco.mj_step(model, data, n_substeps)
+                except mujoco.FatalError:  # the solver gave up: a diverged world like any other
+                    self._bad[world] = True
                 # After mj_step positions are new and everything derived lags one substep.
                 mujoco.mj_kinematics(model, data)
                 mujoco.mj_comPos(model, data)

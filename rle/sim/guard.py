@@ -47,20 +47,22 @@ def is_finite(data: mujoco.MjData) -> bool:
     return bool(np.isfinite(data.qpos).all() and np.isfinite(data.qvel).all())
 
 
-def step(model: mujoco.MjModel, data: mujoco.MjData, what: str = "simulation") -> None:
-    """One `mj_step`; a solver that gives up on a diverged state is a named error, as in `check`.
+def step(
+    model: mujoco.MjModel, data: mujoco.MjData, what: str = "simulation", steps: int = 1
+) -> None:
+    """`mj_step`, once or more; a solver that gives up on a diverged state is a named error, as in `check`.
 
     Raises:
         SimulationError: `sim_unstable`, where MuJoCo itself ends the step with a fatal error.
     """
     try:
-        mujoco.mj_step(model, data)
+        mujoco.mj_step(model, data, steps)
     except mujoco.FatalError as error:
         raise diverged(data, what, error) from error
 
 
-def diverged(data: mujoco.MjData, what: str, error: mujoco.FatalError) -> SimulationError:
-    """MuJoCo's fatal error as the named one, for loops that cannot afford a call a step."""
+def diverged(data: mujoco.MjData, what: str, error: Exception) -> SimulationError:
+    """A solver's fatal error as the named one, for loops that cannot afford a call a step."""
     return SimulationError(f"{what} at {data.time:.3f} s: {error}")
 
 

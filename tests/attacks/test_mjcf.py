@@ -91,7 +91,7 @@ def static(text: str | bytes, files: dict[str, bytes] | None = None):
     import msgspec
 
     data = text.encode() if isinstance(text, str) else text
-    return mjcf_check.rewrite(data, files or {}, msgspec.to_builtins(CONTRACT))
+    return mjcf_check.rewrite(data, files or {}, msgspec.to_builtins(CONTRACT))[:2]
 
 
 def refused_text(text: str | bytes, code: str, files: dict[str, bytes] | None = None):

@@ -36,6 +36,7 @@ def test_honest_run(honest_out):
     assert report.outcome == "scored" and report.practice and report.reward > 0.9
     assert report.isolation.mode == "strict" and len(report.isolation.selftest.blocked) >= 20
     assert [row.id for row in report.rows] == ["t00", "t01", "t02"]
+    assert report.failed_calls == []
     assert (honest_out / "submission" / "policy.onnx").read_bytes() == honest()
     flat = json.loads((honest_out / "reward.json").read_text())
     assert flat["practice"] == 1.0 and flat["trials_ok"] == 3.0
@@ -46,12 +47,17 @@ def test_one_and_two_jobs_give_equal_rows(policy, tmp_path, honest_out):
     assert plain_rows(honest_out) == plain_rows(tmp_path / "two")
 
 
-def test_worker_killed_twice(policy, tmp_path, honest_out):
-    """1 and 10: the trial fails after one more try, the others do not notice."""
+def test_worker_killed_twice(policy, tmp_path, honest_out, capsys):
+    """1 and 10: the trial fails after one more try, the others do not notice; it is said why."""
     assert verify(policy, tmp_path / "out", "--fault", "kill-worker") == 0
     first, *others = plain_rows(tmp_path / "out")
     assert (first.ended, first.score, first.retried) == ("worker_died", 0.0, 1)
     assert others == plain_rows(honest_out)[1:]
+    said = "1 failed of 3 calls; call 3 (act): signal 9"
+    assert report_of(tmp_path / "out").failed_calls == [f"t00: {said}", f"t00-again: {said}"]
+    printed = capsys.readouterr().err
+    assert "ended by worker_died: t00\n" in printed
+    assert f"t00: {said} (and in 1 more: see failed_calls in report.json)" in printed
 
 
 def test_worker_killed_once(policy, tmp_path, honest_out):

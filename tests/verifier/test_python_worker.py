@@ -93,7 +93,7 @@ LOAD_FAULTS = {
     "signature": (
         "class P:\n    def reset(self): 0\n    def act(self): 0\ndef make_policy(): return P()",
         "python.signature",
-        "act(time)",
+        "act({time, image})",
     ),
 }
 

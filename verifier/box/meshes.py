@@ -35,7 +35,7 @@ def read(name: str, data: bytes, max_vertices: int) -> np.ndarray:
     max_faces = FACES_PER_VERTEX * max_vertices
     if name.endswith(".obj"):
         corners = _read_obj(name, data, max_vertices, max_faces)
-    elif _is_binary_stl(data):
+    elif is_binary_stl(data):
         corners = _read_binary_stl(name, data, max_vertices, max_faces)
     else:
         corners = _read_text_stl(name, data, max_vertices, max_faces)
@@ -62,7 +62,7 @@ def to_stl(corners: np.ndarray) -> bytes:
     return bytes(STL_HEADER) + struct.pack("<I", len(corners)) + faces.tobytes()
 
 
-def _is_binary_stl(data: bytes) -> bool:
+def is_binary_stl(data: bytes) -> bool:
     """The declared number of triangles fits the size, or the file is not even text."""
     if len(data) >= STL_HEADER + 4:
         (count,) = struct.unpack_from("<I", data, STL_HEADER)

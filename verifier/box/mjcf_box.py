@@ -1,5 +1,8 @@
 """Compiles canonical MJCF and checks the numbers of the model that came out."""
 
+import re
+from collections.abc import Sequence
+
 import mujoco
 import numpy as np
 
@@ -14,20 +17,37 @@ CENTRE_TOLERANCE_M = 0.01
 """Difference of a declared centre of mass from that of the geometry."""
 
 
-def compile_model(text: str, assets: dict[str, bytes]) -> mujoco.MjModel:
+def compile_model(text: str, assets: dict[str, bytes], lines: Sequence[int] = ()) -> mujoco.MjModel:
     """Compiles from text and an asset dictionary alone.
 
+    Args:
+        text: Canonical MJCF.
+        assets: Meshes by name.
+        lines: For every line of the text, the line of the submitted file that it comes from.
+
     Raises:
-        Fault: `mjcf.compile` with the compiler's first line.
+        Fault: `mjcf.compile` with what the compiler said; its line is that of the submitted file.
     """
     try:
         return mujoco.MjModel.from_xml_string(text, assets)
     except (ValueError, mujoco.FatalError) as error:
-        first = (str(error).strip().splitlines() or ["unknown error"])[0]
-        raise Fault("mjcf.compile", fact=quoted(first, 160)) from None
+        raise Fault("mjcf.compile", fact=_said(error, lines)) from None
 
 
-def check_model(text: str, assets: dict[str, bytes], contract: dict) -> dict:
+def _said(error: Exception, lines: Sequence[int] = ()) -> str:
+    """What the compiler said, on one line, with lines of the submitted file."""
+
+    def submitted(match: re.Match) -> str:
+        line = int(match[1])
+        return f"line {lines[line - 1] if 0 < line <= len(lines) else line}"
+
+    said = "; ".join(str(error).strip().splitlines()) or "unknown error"
+    return quoted(re.sub(r"\bline (\d+)", submitted, said), 160)
+
+
+def check_model(
+    text: str, assets: dict[str, bytes], contract: dict, lines: Sequence[int] = ()
+) -> dict:
     """Model stage: everything finite, nothing hidden, inertia that the geometry explains.
 
     Returns:
@@ -36,7 +56,7 @@ def check_model(text: str, assets: dict[str, bytes], contract: dict) -> dict:
     Raises:
         Fault: `mjcf.compile`, `mjcf.finite`, `mjcf.hidden` or `mjcf.inertia`.
     """
-    model = compile_model(text, assets)
+    model = compile_model(text, assets, lines)
     for name in dir(model):
         if name.startswith("_"):
             continue
@@ -66,8 +86,7 @@ def _check_inertia(model: mujoco.MjModel, text: str, assets: dict[str, bytes]) -
     try:
         from_geometry = spec.compile()
     except (ValueError, mujoco.FatalError) as error:
-        first = (str(error).strip().splitlines() or ["unknown error"])[0]
-        raise Fault("mjcf.compile", fact=quoted(first, 160)) from None
+        raise Fault("mjcf.compile", fact=_said(error)) from None
     for body in range(1, model.nbody):
         declared, derived = model.body_mass[body], from_geometry.body_mass[body]
         inertia = np.sort(model.body_inertia[body]), np.sort(from_geometry.body_inertia[body])

@@ -9,7 +9,10 @@ import math
 import posixpath
 import re
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from xml.parsers import expat
+
+import numpy as np
 
 from . import meshes, mjcf_box
 from .roles import CheckRole, quoted
@@ -66,6 +69,8 @@ class Element:
 
     tag: str
     attributes: dict[str, str]
+    line: int = 1
+    """Where it starts in the text that was read."""
     children: list["Element"] = field(default_factory=list)
 
     def walk(self):
@@ -112,7 +117,8 @@ class _Reader:
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         line, parent = self._parser.CurrentLineNumber, self._stack[-1]
-        if self._dropped_depth or tag in self._contract["drop_elements"]:
+        is_dropped = bool(parent.tag) and tag in self._contract["drop_elements"]
+        if self._dropped_depth or is_dropped:
             self._dropped_depth += 1
             if self._dropped_depth > MAX_DEPTH:
                 raise Fault("mjcf.depth", line=line, max=MAX_DEPTH)
@@ -129,9 +135,10 @@ class _Reader:
                 allowed=", ".join(sorted(allowed)) or "nothing",
             )
         owner = next(e.tag for e in reversed(self._stack) if e.tag != "frame")
-        if owner == "worldbody" and tag in ("geom", "site", "joint", "freejoint"):
+        is_placed = tag in ("geom", "site", "joint", "freejoint")
+        if owner == "worldbody" and is_placed and not self._contract["family_judges"]:
             raise Fault("mjcf.root", line=line, what=f"<{tag}> on the world body")
-        element = Element(tag, self._attributes(tag, attributes, line))
+        element = Element(tag, self._attributes(tag, attributes, line), line)
         parent.children.append(element)
         self._stack.append(element)
 
@@ -171,7 +178,8 @@ class _Reader:
 
     def _value(self, path: str, name: str, value: str, line: int) -> str:
         if name == "file":
-            if not FILE.fullmatch(value) or value not in self._files:
+            is_here = value in self._files or self._contract["family_judges"]
+            if not FILE.fullmatch(value) or not is_here:
                 raise Fault("mesh.missing", line=line, file=quoted(value, 60))
             return value
         if name in NAMES or name in KEYWORDS:
@@ -182,10 +190,10 @@ class _Reader:
             if reserved and value not in self._contract["allow_names"]:
                 raise Fault("mjcf.name", line=line, path=path, value=value)
             return value
-        return _numbers(path, name, value, line)
+        return _numbers(path, name, value, line, has_ranges=not self._contract["family_judges"])
 
 
-def _numbers(path: str, name: str, value: str, line: int) -> str:
+def _numbers(path: str, name: str, value: str, line: int, has_ranges: bool) -> str:
     """A list of bounded finite numbers, in the shortest text that reads back the same."""
     words = value.split()
     bad = Fault(
@@ -194,7 +202,7 @@ def _numbers(path: str, name: str, value: str, line: int) -> str:
     if not words or len(words) > MAX_NUMBERS or not all(map(NUMBER.fullmatch, words)):
         raise bad
     numbers = [float(word) for word in words]
-    if name in RANGES and all(map(math.isfinite, numbers)):
+    if has_ranges and name in RANGES and all(map(math.isfinite, numbers)):
         low, high = RANGES[name]
         if not all(low <= x <= high for x in numbers):
             raise Fault(
@@ -210,12 +218,14 @@ def _shortest(x: float) -> str:
 
 
 def _check_tree(root: Element, contract: dict) -> None:
-    """Caps, unique names, and one tree of bodies under the accepted root."""
+    """Caps, and, where the family does not judge them, unique names and one accepted root body."""
     elements = list(root.walk())
     for tag, cap in CAPS.items():
         count = sum(e.tag == tag or (tag == "joint" and e.tag == "freejoint") for e in elements)
         if count > contract[cap]:
             raise Fault("mjcf.count", tag=tag, n=count, max=contract[cap])
+    if contract["family_judges"]:
+        return
     seen: set[tuple[str, str]] = set()
     for element in elements:
         if "name" in element.attributes:
@@ -223,7 +233,7 @@ def _check_tree(root: Element, contract: dict) -> None:
             space = "actuator" if element.tag in CHILDREN["actuator"] else space
             key = (space, element.attributes["name"])
             if key in seen:
-                raise Fault("mjcf.twice", tag=element.tag, name=key[1])
+                raise Fault("mjcf.twice", line=element.line, tag=element.tag, name=key[1])
             seen.add(key)
     roots = [
         body for world in root.children if world.tag == "worldbody" for body in _top_bodies(world)
@@ -231,8 +241,10 @@ def _check_tree(root: Element, contract: dict) -> None:
     names = [body.attributes.get("name", "(unnamed)") for body in roots]
     wanted = list(contract["roots"])
     if len(roots) != (len(wanted) or 1) or (wanted and sorted(names) != sorted(wanted)):
-        shown = ", ".join(names) or "none"
-        raise Fault("mjcf.root", line=0, what=f"bodies directly under the world: {shown}")
+        shown, expected = ", ".join(names) or "none", ", ".join(wanted) or "one"
+        what = f"bodies directly under the world: {shown} (expected: {expected})"
+        strange = [body for body, name in zip(roots, names, strict=True) if name not in wanted]
+        raise Fault("mjcf.root", line=(strange or roots or [root])[0].line, what=what)
 
 
 def _top_bodies(element: Element) -> list[Element]:
@@ -254,15 +266,33 @@ def write(element: Element, indent: str = "") -> str:
     return f"{indent}<{element.tag}{head}>\n{inner}{indent}</{element.tag}>\n"
 
 
-def _canonical_meshes(root: Element, files: dict[str, bytes], contract: dict) -> dict[str, bytes]:
-    """Re-written meshes by their canonical name; the tree is changed to name them."""
+def source_lines(element: Element) -> list[int]:
+    """For every line that `write` makes of an element, the line where it stood in the text read."""
+    if not element.children:
+        return [element.line]
+    inner = [line for child in element.children for line in source_lines(child)]
+    return [element.line, *inner, element.line]
+
+
+def _canonical_meshes(
+    root: Element, files: dict[str, bytes], contract: dict
+) -> tuple[dict[str, bytes], dict[str, Fault]]:
+    """Re-written meshes by their canonical name (the tree is changed to name them), and those that cannot
+    be read, where the family judges what that means."""
     assets: dict[str, bytes] = {}
+    faults: dict[str, Fault] = {}
     total = 0
     for element in root.walk():
-        if element.tag != "mesh" or "file" not in element.attributes:
+        name = element.attributes.get("file", "")
+        if element.tag != "mesh" or name not in files:
             continue
-        name = element.attributes["file"]
-        corners = meshes.read(name, files[name], contract["max_mesh_vertices"])
+        try:
+            corners = _corners(name, files[name], contract)
+        except Fault as fault:
+            if not contract["family_judges"]:
+                raise
+            faults[name] = fault
+            continue
         total += meshes.count_vertices(corners)
         if total > contract["max_vertices"]:
             raise Fault("mesh.vertices", file="all meshes", n=total, max=contract["max_vertices"])
@@ -271,12 +301,32 @@ def _canonical_meshes(root: Element, files: dict[str, bytes], contract: dict) ->
         if suffix == ".obj":
             element.attributes["file"] = f"{stem}-obj.stl"
             if element.attributes["file"] in files:
-                raise Fault("mjcf.twice", tag="mesh", name=element.attributes["file"])
+                name = element.attributes["file"]
+                raise Fault("mjcf.twice", line=element.line, tag="mesh", name=name)
         assets[element.attributes["file"]] = meshes.to_stl(corners)
-    return assets
+    return assets, faults
 
 
-def rewrite(data: bytes, files: dict[str, bytes], contract: dict) -> tuple[str, dict[str, bytes]]:
+def _corners(name: str, data: bytes, contract: dict) -> np.ndarray:
+    if contract["family_judges"] and not meshes.is_binary_stl(data):
+        raise Fault("mesh.format", file=name, fact="not a binary STL")
+    return meshes.read(name, data, contract["max_mesh_vertices"])
+
+
+class Rewritten(NamedTuple):
+    """One pass over a file."""
+
+    text: str
+    """Canonical text."""
+    assets: dict[str, bytes]
+    """Re-written meshes by the name that the text gives them."""
+    lines: list[int]
+    """For every line of the text, the line of the file that it comes from."""
+    faults: dict[str, Fault]
+    """Meshes that could not be read, where the family judges."""
+
+
+def rewrite(data: bytes, files: dict[str, bytes], contract: dict) -> Rewritten:
     """One pass: canonical text and meshes.
 
     Args:
@@ -294,28 +344,34 @@ def rewrite(data: bytes, files: dict[str, bytes], contract: dict) -> tuple[str, 
     except UnicodeDecodeError as error:
         raise Fault("file.encoding", path=contract["path"], byte=error.start) from None
     root = _Reader(contract, frozenset(files)).read(data)
-    assets = _canonical_meshes(root, files, contract)
+    assets, faults = _canonical_meshes(root, files, contract)
     _check_tree(root, contract)
-    return HEADER + write(root), assets
+    return Rewritten(HEADER + write(root), assets, [1, *source_lines(root)], faults)
 
 
 def check(files: dict[str, bytes], contract: dict) -> dict:
     """Text stage, fixed point, and, where the contract asks for it, the model stage.
 
     Returns:
-        `canonical` (bytes), `assets` (meshes by name), and the counts of `mjcf_box.check_model`.
+        `canonical` (bytes), `assets` (meshes by name), the counts of `mjcf_box.check_model`, and where the
+        family judges `lines` and `mesh_faults` (code and fields by file).
 
     Raises:
         Fault: With the first finding.
     """
     path = contract["path"]
     beside = {posixpath.basename(p): data for p, data in files.items() if p != path}
-    text, assets = rewrite(files[path], beside, contract)
-    again, same = rewrite(text.encode(), assets, contract)
-    if (again, same) != (text, assets):
+    first = rewrite(files[path], beside, contract)
+    again = rewrite(first.text.encode(), first.assets, contract)
+    if (again.text, again.assets) != (first.text, first.assets):
         raise Fault("mjcf.unstable")
-    facts = mjcf_box.check_model(text, assets, contract) if contract["compile"] else {}
-    return {"canonical": text.encode(), "assets": assets, **facts}
+    facts = {}
+    if contract["compile"]:
+        facts = mjcf_box.check_model(first.text, first.assets, contract, first.lines)
+    if contract["family_judges"]:
+        facts["lines"] = first.lines
+        facts["mesh_faults"] = {n: [f.code, f.fields] for n, f in first.faults.items()}
+    return {"canonical": first.text.encode(), "assets": first.assets, **facts}
 
 
 def build(config: dict) -> CheckRole:

@@ -168,7 +168,9 @@ def _check_signature(name: str, target: Callable, function: dict) -> None:
 
 
 def _argument_name(arg: dict) -> str:
-    return arg["keyword"] or arg["kept"] or "_".join(spec["name"] for spec in arg["arrays"][:1])
+    names = [spec["name"] for spec in arg["arrays"]]
+    whole = {"dict": f"{{{', '.join(names)}}}", "records": "records"}.get(arg["kind"])
+    return arg["keyword"] or arg["kept"] or whole or "_".join(names[:1])
 
 
 def convert(value: Any, specs: list[dict]) -> list[np.ndarray]:

@@ -121,7 +121,7 @@ class Layout:
             dtype, shape = DTYPES[spec["dtype"]], tuple(spec["shape"])
             count = math.prod(shape)
             padding = bytes(-count * dtype.itemsize % ALIGNMENT)
-            self._fields.append((spec["name"], dtype, shape, count, self.size, padding))
+            self._fields.append((spec["name"], dtype, shape, self.size, padding))
             self.size += count * dtype.itemsize + len(padding)
 
     def unpack(self, payload: bytes | bytearray | memoryview, start: int = 0) -> list[np.ndarray]:
@@ -133,8 +133,8 @@ class Layout:
         if len(payload) - start != self.size:
             raise ValueError(f"{len(payload) - start} bytes; the contract declares {self.size}")
         return [
-            np.frombuffer(payload, dtype, count, start + offset).reshape(shape)
-            for _, dtype, shape, count, offset, _ in self._fields
+            np.ndarray(shape, dtype, payload, start + offset)
+            for _, dtype, shape, offset, _ in self._fields
         ]
 
     def pack(self, arrays: list[np.ndarray] | tuple[np.ndarray, ...]) -> bytes:
@@ -146,7 +146,7 @@ class Layout:
         if len(arrays) != len(self._fields):
             raise ValueError(f"{len(arrays)} arrays; the contract declares {len(self._fields)}")
         parts = []
-        for (name, dtype, shape, _, _, padding), array in zip(self._fields, arrays):
+        for (name, dtype, shape, _, padding), array in zip(self._fields, arrays):
             if array.shape != shape or array.dtype != dtype:
                 raise ValueError(
                     f"{name}: got {array.dtype} {array.shape}, declared {dtype} {shape}"

@@ -202,11 +202,7 @@ class Channel:
 
     def _some(self, at: int, deadline_s: float) -> int:
         """Fills the buffer from a position on; returns how many bytes came."""
-        self._wait(self._reader, self._read_fd, deadline_s)
-        count = os.readv(self._read_fd, [memoryview(self._buffer)[at:]])
-        if not count:
-            raise ChannelClosed
-        return count
+        return self._into(memoryview(self._buffer)[at:], deadline_s)
 
     def _into(self, view: memoryview, deadline_s: float) -> int:
         self._wait(self._reader, self._read_fd, deadline_s)

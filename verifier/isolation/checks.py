@@ -23,7 +23,7 @@ from verifier.box import wire
 from verifier.isolation.channel import ChannelTimeout, ProtocolFault
 from verifier.isolation.launch import LaunchSpec, Sandboxed, WorkerDied
 from verifier.isolation.layers import PROFILES, Plan
-from verifier.isolation.worker import invalid
+from verifier.isolation.worker import invalid, invalid_for
 from verifier.submission import Frozen
 
 ANSWER_LIMIT = 64 * 2**20
@@ -65,6 +65,10 @@ class Checker:
         answer = self._ask(profile, role, contract, files)
         if isinstance(contract, OnnxContract):
             self._repeat(contract, answer.pop("probe_digest"))
+        if isinstance(contract, MjcfContract) and contract.family_judges:
+            faults = answer["mesh_faults"].items()
+            told = {file: invalid_for(code, fields).message for file, (code, fields) in faults}
+            answer["mesh_faults"] = told | self._refused_beside(contract.path)
         canonical = answer.pop("canonical", None)
         assets = answer.pop("assets", {})
         return Checked(
@@ -75,6 +79,15 @@ class Checker:
             canonical=canonical,
             assets=assets,
         )
+
+    def _refused_beside(self, path: str) -> dict[str, str]:
+        """Files of the same folder that the intake left out, by name, with the reason."""
+        folder = posixpath.dirname(path)
+        return {
+            posixpath.basename(name): error.message
+            for name, error in self.frozen.refused.items()
+            if posixpath.dirname(name) == folder
+        }
 
     def _data(self, contract: DataContract) -> Checked:
         data = self.frozen.read(contract.path)
@@ -114,6 +127,8 @@ class Checker:
         else:
             raise ValueError(f"{type(contract).__name__} names no file")
         if main not in names:
+            if refusal := self.frozen.refusal(main):
+                raise refusal
             raise InvalidSubmission(
                 "file.missing", path=main, found=", ".join(names[:5]) or "nothing"
             )

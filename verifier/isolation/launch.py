@@ -19,6 +19,7 @@ from rle.spec import Profile
 from verifier.box import wire
 from verifier.isolation import layers
 from verifier.isolation.channel import Channel, ChannelClosed, ChannelTimeout, ProtocolFault
+from verifier.isolation.clock import WorkerClock, charged_s
 
 FIXED_ENV = {
     "PATH": "/usr/bin:/bin",
@@ -200,7 +201,7 @@ class Sandboxed:
             for fd in (to_child, to_parent, log_writer):
                 os.close(fd)
         self.pid = self.process.pid
-        self._cpu_clock = (~self.pid << 3) | 2
+        self._clock = WorkerClock(self.pid)
         self.channel = Channel(from_child, from_parent, log_reader)
 
     def _read_hello(self) -> None:
@@ -222,7 +223,7 @@ class Sandboxed:
         except InfrastructureError:
             self.close()
             raise
-        self._cpu_before_s = self._process_cpu_s()
+        self._cpu_before_s = self._clock.cpu_s()
         if self.profile.freeze:
             self._signal(signal.SIGSTOP)
 
@@ -253,7 +254,7 @@ class Sandboxed:
         deadline_s = start_s + cap_s
         try:
             self.channel.send(kind, self._sequence, payload, deadline_s)
-            written_s = time.monotonic()
+            queued_s, written_s = self._clock.queued_s(), time.monotonic()
             answer = self.channel.receive(self._sequence, limits, deadline_s)
         except ChannelClosed:
             raise WorkerDied(self._status()) from None
@@ -261,9 +262,10 @@ class Sandboxed:
             self.kill()
             raise
         if charge:
-            self.wall_s += self._charged_s(time.monotonic() - written_s)
+            wall_s = time.monotonic() - written_s
+            self.wall_s += self._charge(wall_s, self._clock.queued_s() - queued_s)
         else:
-            self._cpu_before_s = self._process_cpu_s()
+            self._cpu_before_s = self._clock.cpu_s()
         if self.profile.freeze:
             self._signal(signal.SIGSTOP)
         return answer
@@ -310,18 +312,12 @@ class Sandboxed:
         """Its uid: one of its own, or that of the verifier."""
         return self._slot.uid if self._slot else os.geteuid()
 
-    def _charged_s(self, wall_s: float) -> float:
-        """max(wall of the call, CPU time of the process since the last reply)."""
-        cpu_s = self._process_cpu_s()
+    def _charge(self, wall_s: float, queued_s: float) -> float:
+        """Charged time of a call; CPU time counts since the last reply."""
+        cpu_s = self._clock.cpu_s()
         used_s, self._cpu_before_s = cpu_s - self._cpu_before_s, cpu_s
         self.cpu_s += used_s
-        return max(wall_s, used_s)
-
-    def _process_cpu_s(self) -> float:
-        try:
-            return time.clock_gettime(self._cpu_clock)
-        except OSError:  # it ended between its reply and here; the next request will say so
-            return self._cpu_before_s
+        return charged_s(wall_s, used_s, queued_s)
 
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -361,6 +357,7 @@ class Sandboxed:
         self.kill()
         if self._slot:
             self._slot.release()
+        self._clock.close()
         self.channel.close()
 
     def __enter__(self) -> "Sandboxed":

@@ -1,6 +1,8 @@
 """A worker as a family sees it: declared functions, charged time, and faults with a name."""
 
+import contextlib
 import math
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from verifier.isolation.launch import LaunchSpec, Sandboxed, WorkerDied
 
 READY_LIMIT = 65_536
 """Largest answer to a LOAD or RESET of a worker that runs trials, bytes."""
+READY_LIMITS = {wire.READY: READY_LIMIT, wire.FAULT: wire.FAULT_LIMIT}
+"""Replies to a LOAD or RESET with their largest payloads."""
 CPU_MARGIN = 2
 """The kernel ends a worker at this multiple of the CPU time that its caps allow."""
 
@@ -23,6 +27,20 @@ CPU_MARGIN = 2
 def charged_limit_s(limits: Limits, load_cap_s: float) -> int:
     """CPU seconds after which the kernel ends the worker."""
     return math.ceil(CPU_MARGIN * (limits.total_cap_s + load_cap_s))
+
+
+class Call:
+    """One declared function: what its messages hold, worked out once."""
+
+    def __init__(self, number: bytes, inputs: wire.Layout, outputs: wire.Layout) -> None:
+        self.number, self.inputs, self.outputs = number, inputs, outputs
+        self.limits = {wire.REPLY: outputs.size, wire.FAULT: wire.FAULT_LIMIT}
+        self.floats = [
+            number
+            for number, spec in enumerate(outputs.specs)
+            if wire.DTYPES[spec["dtype"]].kind == "f"
+        ]
+        """Which results must be finite."""
 
 
 class Functions:
@@ -41,11 +59,11 @@ class Functions:
         else:
             table = []
         self._table = {
-            name: (wire.FUNCTION.pack(number), _layout(inputs), _layout(outputs))
+            name: Call(wire.FUNCTION.pack(number), _layout(inputs), _layout(outputs))
             for number, (name, inputs, outputs) in enumerate(table)
         }
 
-    def __getitem__(self, name: str) -> tuple[bytes, wire.Layout, wire.Layout]:
+    def __getitem__(self, name: str) -> "Call":
         if name not in self._table:
             raise KeyError(f"the contract declares no {name!r}; it has {', '.join(self._table)}")
         return self._table[name]
@@ -78,12 +96,18 @@ class SubmissionWorker:
         self._load_cap_s = min(limits.load_cap_s or profile_cap_s, profile_cap_s)
         self._loaded = False
         self.final_log = ""
+        self.failures = ""
+        """How many calls failed and how the first one did; "" where none did."""
+        declared = getattr(checked.contract, "functions", ())
+        self._shown = {f.name: (f.target or f.name).rpartition(":")[2] for f in declared}
+        self._calls = self._failed = 0
+        self._first_failure = ""
         self.died_by_signal = False
         """The process ended by a signal that the verifier did not send."""
 
     @property
     def wall_s(self) -> float:
-        """Charged time so far: per call, the larger of wall and CPU time."""
+        """Charged time so far: per call, wall time without waiting for a CPU, at least its CPU time."""
         return self._process.wall_s
 
     @property
@@ -112,7 +136,7 @@ class SubmissionWorker:
                 wire.LOAD,
                 wire.encode_fields(request),
                 self._load_cap_s,
-                {wire.READY: READY_LIMIT, wire.FAULT: wire.FAULT_LIMIT},
+                READY_LIMITS,
                 charge=False,
             )
         except ChannelTimeout:
@@ -130,7 +154,8 @@ class SubmissionWorker:
             TrialFault: As `act`.
         """
         cap_s = self._limits.reset_cap_s or self._limits.call_cap_s
-        self._call(wire.RESET, wire.encode_fields(fields), cap_s, {wire.READY: READY_LIMIT})
+        with self._noted("reset"):
+            self._call(wire.RESET, wire.encode_fields(fields), cap_s, READY_LIMITS)
 
     def act(self, *arrays: np.ndarray) -> np.ndarray:
         """Calls the function "act".
@@ -150,7 +175,8 @@ class SubmissionWorker:
             TrialFault: As `act`.
             KeyError, ValueError: The call itself breaks the contract (our mistake).
         """
-        return self._ask(name, arrays, self._limits.call_cap_s, charge=True)
+        with self._noted(name):
+            return self._ask(name, arrays, self._limits.call_cap_s, charge=True)
 
     def warm_up(self, name: str, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         """As `call`, but not charged; its cap is `Limits.warm_up_cap_s`.
@@ -159,22 +185,40 @@ class SubmissionWorker:
             TrialFault: As `act`.
         """
         cap_s = self._limits.warm_up_cap_s or self._limits.call_cap_s
-        return self._ask(name, arrays, cap_s, charge=False)
+        with self._noted(name):
+            return self._ask(name, arrays, cap_s, charge=False)
+
+    @contextlib.contextmanager
+    def _noted(self, name: str) -> Generator[None]:
+        """Counts a call, and keeps in words how the first one failed."""
+        self._calls += 1
+        try:
+            yield
+        except TrialFault as fault:
+            self._failed += 1
+            self._first_failure = self._first_failure or (
+                f"call {self._calls} ({self._shown.get(name, name)}): {fault.detail or fault.code}"
+            )
+            self.failures = f"{self._failed} failed of {self._calls} calls; {self._first_failure}"
+            raise
 
     def _ask(
         self, name: str, arrays: tuple[np.ndarray, ...], cap_s: float, *, charge: bool
     ) -> tuple[np.ndarray, ...]:
-        number, inputs, outputs = self._functions[name]
-        message = number + inputs.pack(arrays)
-        payload = self._call(wire.ACT, message, cap_s, {wire.REPLY: outputs.size}, charge=charge)
+        call = self._functions[name]
+        message = call.number + call.inputs.pack(arrays)
+        payload = self._call(wire.ACT, message, cap_s, call.limits, charge=charge)
         try:
-            results = outputs.unpack(payload)
+            results = call.outputs.unpack(payload)
         except ValueError:
             self._process.kill()
             raise TrialFault("worker_died", "ipc.frame") from None
-        for spec, result in zip(outputs.specs, results, strict=True):
-            if result.dtype.kind == "f" and not np.isfinite(result).all():
-                raise TrialFault("bad_action", "action.nonfinite", f"{spec['name']} of {name}")
+        for number in call.floats:
+            if not np.isfinite(results[number]).all():
+                field = call.outputs.specs[number]["name"]
+                shown = self._shown.get(name, name)
+                text = f"{AGENT_MESSAGES['action.nonfinite']}; {field} of {shown} is not"
+                raise TrialFault("bad_action", "action.nonfinite", text)
         return tuple(results)
 
     def _call(
@@ -195,7 +239,7 @@ class SubmissionWorker:
                 kind,
                 message,
                 min(cap_s, left_s),
-                {**limits, wire.FAULT: wire.FAULT_LIMIT},
+                limits,
                 charge=charge,
             )
         except ChannelTimeout:
@@ -247,7 +291,11 @@ def _clean(value: object) -> object:
 
 def invalid(payload: bytearray) -> InvalidSubmission:
     """A FAULT at check or load, in the verifier's own words."""
-    code, fields = fault_record(payload)
+    return invalid_for(*fault_record(payload))
+
+
+def invalid_for(code: str, fields: dict) -> InvalidSubmission:
+    """A finding of a check worker, in the verifier's own words; one that it cannot have is `ipc.frame`."""
     try:
         return InvalidSubmission(code, **fields)
     except (KeyError, IndexError, ValueError):

@@ -69,11 +69,13 @@ class Studio:
         mujoco.mj_kinematics(built.model, data)
         mujoco.mj_camlight(built.model, data)
         frames = self._renderer(built)
+        rgb, exact = frames.pictures(
+            data, scene.CAMERA, rgb="rgb" in channels, depth="depth" in channels
+        )
         shown = {}
-        if "rgb" in channels:
-            shown["rgb"] = frames.rgb(data, scene.CAMERA)
-        if "depth" in channels:
-            exact = frames.depth_m(data, scene.CAMERA)
+        if rgb is not None:
+            shown["rgb"] = rgb
+        if exact is not None:
             shown["depth"] = noisy_depth_m(exact, spec.FOCAL_PX, sensor, NOISE)
         return shown
 

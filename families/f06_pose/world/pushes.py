@@ -13,6 +13,7 @@ import mujoco
 import numpy as np
 
 from families.f06_pose import scene, spec
+from rle.errors import SimulationError
 from rle.sim import guard
 
 Streams = Callable[..., np.random.Generator]
@@ -200,19 +201,23 @@ class Simulation:
         self.data.qpos[built.block_qpos] = (
             x, y, spec.SPAWN_Z_M, math.cos(half), 0.0, 0.0, math.sin(half),
         )  # fmt: skip
-        mujoco.mj_step(built.model, self.data, spec.SETTLE_STEPS)
+        guard.step(built.model, self.data, "a block at rest", spec.SETTLE_STEPS)
 
     def state(self) -> np.ndarray:
         """Copy of qpos. Shape (nq,)."""
         return self.data.qpos.copy()
 
     def frame(self, driver: Driver) -> bool:
-        """Advances one frame. Returns whether a stroke ended in it."""
+        """Advances one frame. Returns whether a stroke ended in it.
+
+        Raises:
+            SimulationError: The physics diverged.
+        """
         before = driver.n_ended
         for _ in range(spec.WAYPOINTS_PER_FRAME):
             x, y, yaw = block_pose(self.built, self.data.qpos)
             self.data.ctrl[:] = driver.target(np.array([x, y]), yaw)
-            mujoco.mj_step(self.built.model, self.data, spec.STEPS_PER_WAYPOINT)
+            guard.step(self.built.model, self.data, "a push", spec.STEPS_PER_WAYPOINT)
         guard.check(self.built.model, self.data, "a push")
         return driver.n_ended > before
 
@@ -323,7 +328,7 @@ def record(
     probe: Probe | None = None,
     best: float = -1.0,
 ) -> tuple[np.ndarray, np.ndarray, tuple[int, ...], float]:
-    """Simulates a push.
+    """Simulates a push; where its physics diverges it is dropped.
 
     Args:
         built: The scene of the shape.
@@ -352,7 +357,11 @@ def record(
                 break
         if k == frames:
             break
-        if run.frame(driver):
+        try:
+            has_ended = run.frame(driver)
+        except SimulationError:
+            break
+        if has_ended:
             ends.append(k + 1)
         states.append(run.state())
         occluded.append(probe.is_occluded(states[-1]))

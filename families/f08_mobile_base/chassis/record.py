@@ -9,9 +9,9 @@ import mujoco
 import numpy as np
 
 from families.f08_mobile_base import spec
-from families.f08_mobile_base.chassis import text
 from rle.contracts import MjcfContract
 from rle.errors import InvalidSubmission
+from rle.sim import mjcf_text
 
 _POSE = ("name", "pos", "quat", "axisangle", "xyaxes", "zaxis", "euler")
 _UNUSED = (
@@ -100,7 +100,7 @@ def canonical_text(data: bytes) -> str:
     Raises:
         InvalidSubmission: `file.size` or `mjcf.*`, with the line.
     """
-    return text.accepted(data, CONTRACT)
+    return mjcf_text.write(mjcf_text.read(data, CONTRACT))
 
 
 def read_canonical(data: bytes) -> Record:
@@ -112,7 +112,8 @@ def read_canonical(data: bytes) -> Record:
     try:
         model = mujoco.MjModel.from_xml_string(data.decode(), {})
     except (ValueError, mujoco.FatalError) as error:
-        raise InvalidSubmission("mjcf.compile", fact=str(error).splitlines()[0][:160]) from None
+        said = "; ".join(str(error).strip().splitlines())
+        raise InvalidSubmission("mjcf.compile", fact=said[:160]) from None
     _check_names(model)
     base = model.body(spec.BASE).id
     boxes, foreign = [], []
@@ -160,13 +161,25 @@ def _check_names(model: mujoco.MjModel) -> None:
         if model.body_parentid[body] in inner:
             inner.add(body)
     for body in set(range(base + 1, model.nbody)) - {*wheels, battery} - inner:
-        raise InvalidSubmission("mjcf.extra", what=f"body {model.body(body).name or body}")
+        below = ", ".join([spec.BATTERY_BODY, *(f"wheel_{w}" for w in spec.WHEELS)])
+        what = f"body {model.body(body).name or body} below {spec.BASE}"
+        raise InvalidSubmission("mjcf.extra", what=what, allowed=below)
     place = {f"drive_{w}": b for w, b in zip(spec.WHEELS, wheels)} | {spec.FREE_JOINT: base}
     for joint in range(model.njnt):
         name, body = model.joint(joint).name, model.jnt_bodyid[joint]
         if place.get(name) != body and body not in inner:
-            raise InvalidSubmission("mjcf.extra", what=f"joint {name or joint}")
+            what = f"joint {name or joint} on {model.body(body).name or body}"
+            allowed = ", ".join(f"{j} on {model.body(b).name}" for j, b in place.items())
+            raise InvalidSubmission("mjcf.extra", what=what, allowed=allowed)
     if model.site_bodyid[model.site(spec.MOUNT_SITE).id] != base:
-        raise InvalidSubmission("mjcf.extra", what=f"site {spec.MOUNT_SITE} outside base")
+        raise InvalidSubmission(
+            "mjcf.extra",
+            what=f"site {spec.MOUNT_SITE} outside {spec.BASE}",
+            allowed=f"directly on {spec.BASE}",
+        )
     if any(model.body_parentid[b] != base for b in (*wheels, battery)):
-        raise InvalidSubmission("mjcf.extra", what="a wheel or the battery outside base")
+        raise InvalidSubmission(
+            "mjcf.extra",
+            what=f"a wheel or the battery outside {spec.BASE}",
+            allowed=f"directly below {spec.BASE}",
+        )

@@ -1,6 +1,6 @@
 """What of a submitted arm is legal, one element at a time; every refusal says rule, value and limit."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 import msgspec
@@ -20,31 +20,41 @@ from families.f09_gello.mechanism.record import (
     thickness_m,
     volume_m3,
 )
-from families.f09_gello.mechanism.text import Node, Refused, orientation, parse, place
+from families.f09_gello.mechanism.text import orientation, parse, place
 from families.f09_gello.scene import lead_bodies, stock_xml
 from families.f09_gello.spec import ARMS, PART_RULES, STRUCTURE, Arm
+from rle.errors import InvalidSubmission
+from rle.sim.mjcf_text import Node
 
 _ADDED = (METAL, PRINTED)
 DEFAULT_DENSITY = 1000.0
 """Density of a geom that gives none, kg/m^3; exporters leave it out. Source: MJCF default."""
 
 
-def read(arm_name: str, xml: bytes, files: Mapping[str, bytes]) -> Lead:
+def read(
+    arm_name: str,
+    xml: bytes,
+    files: Mapping[str, bytes],
+    lines: Sequence[int] = (),
+    mesh_faults: Mapping[str, str] | None = None,
+) -> Lead:
     """Reads `lead.xml` and its meshes. Compiles nothing.
 
     Args:
         arm_name: `franka`, `ur5e` or `xarm7`.
-        xml: Content of `lead.xml`.
+        xml: Content of `lead.xml`, or canonical text of it.
         files: STL files of the same folder, by name.
+        lines: For canonical text: the line of the file that each of its lines comes from.
+        mesh_faults: Files that were there and could not be read, with the reason.
     """
     arm = ARMS[arm_name]
     try:
-        root = parse(xml)
-    except Refused as refused:
-        return Lead(record=Record(arm=arm_name), findings=(refused.finding,))
+        root = parse(arm_name, xml, lines)
+    except InvalidSubmission as error:
+        return refused(arm_name, error)
     findings = structure_findings(root, arm)
     springs, n_springs = _springs(root, arm, findings)
-    meshes = _meshes(root, files, findings)
+    meshes = _meshes(root, files, mesh_faults or {}, findings)
     parts, n_parts = _parts(root, arm, meshes, findings)
     used = {part.mesh for part in parts}
     record = Record(
@@ -54,6 +64,12 @@ def read(arm_name: str, xml: bytes, files: Mapping[str, bytes]) -> Lead:
         meshes={name: mesh for name, mesh in meshes.items() if name in used},
     )
     return Lead(record=record, findings=tuple(findings), n_parts=n_parts, n_springs=n_springs)
+
+
+def refused(arm_name: str, error: InvalidSubmission) -> Lead:
+    """What is left of an arm whose file cannot be used at all."""
+    finding = Finding("refused", f"load.{error.code}", "lead.xml", error.message)
+    return Lead(record=Record(arm=arm_name), findings=(finding,))
 
 
 # -------------------------------------------------------------------------------------- structure
@@ -90,7 +106,7 @@ def structure_findings(root: Node, arm: Arm) -> list[Finding]:
 
 @cache
 def _stock_elements(arm_name: str) -> dict[str, tuple[str, Node]]:
-    return _elements(parse(stock_xml(arm_name).encode()))
+    return _elements(parse(arm_name, stock_xml(arm_name).encode()))
 
 
 def _elements(root: Node) -> dict[str, tuple[str, Node]]:
@@ -210,7 +226,9 @@ def _spring_fault(stiffness: tuple[float, ...], ref: tuple[float, ...], home: fl
 # ------------------------------------------------------------------------------------ added parts
 
 
-def _meshes(root: Node, files: Mapping[str, bytes], findings: list[Finding]) -> dict[str, Mesh]:
+def _meshes(
+    root: Node, files: Mapping[str, bytes], faults: Mapping[str, str], findings: list[Finding]
+) -> dict[str, Mesh]:
     meshes: dict[str, Mesh] = {}
     nodes = [node for node in root.walk() if node.tag == "mesh"]
     for k, node in enumerate(nodes):
@@ -222,6 +240,8 @@ def _meshes(root: Node, files: Mapping[str, bytes], findings: list[Finding]) -> 
                 raise ValueError("it has neither a name nor a file")
             if k >= PART_RULES.meshes_max:
                 raise ValueError(f"mesh {k + 1}; at most {PART_RULES.meshes_max} are accepted")
+            if file in faults:
+                raise ValueError(faults[file])
             if data is None:
                 raise ValueError(f"file {file!r} is not in the folder of lead.xml")
             if len(data) > PART_RULES.mesh_bytes_max:

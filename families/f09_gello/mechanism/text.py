@@ -1,15 +1,14 @@
-"""The text of `lead.xml`: a small tree with line numbers, checked against what may stand in it."""
+"""The text of `lead.xml`: what may stand in it, and the geometry of its geoms."""
 
-import re
-from collections.abc import Iterator
-from xml.parsers import expat
+from collections.abc import Sequence
 
-import msgspec
 import mujoco
 import numpy as np
 
-from families.f09_gello.mechanism.record import Finding, Shape
+from families.f09_gello.mechanism.record import Shape
 from families.f09_gello.spec import XML_BYTES_MAX
+from rle.contracts import MjcfContract
+from rle.sim.mjcf_text import Node, read
 
 SIZES: dict[Shape, int] = {
     "box": 3,
@@ -46,113 +45,42 @@ ELEMENTS: dict[str, tuple[str, ...]] = {
     "key": ("name", "qpos", "ctrl"),
 }  # fmt: skip
 """Accepted elements of `lead.xml` with their accepted attributes."""
-_TEXT = {"name", "model", "file", "inertia", "type", "limited", "mesh", "material", "joint", "mode",
-         "angle", "directional", "castshadow", "ctrllimited", "forcelimited"}  # fmt: skip
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-NUMBER_MAX = 1e4
-"""Largest accepted magnitude of a number in the file."""
+DROPPED_ELEMENTS = ("actuator", "keyframe", "light", "camera")
+"""Accepted and left out with all that they hold: nothing of them reaches the simulator."""
+MESHES_READ_MAX = 64
+"""Mesh elements of a file that is read at all; beyond `PART_RULES.meshes_max` each is dropped by name."""
 
 
-DEPTH_MAX = 40
-"""Deepest accepted nesting of elements."""
+def contract(arm: str) -> MjcfContract:
+    """What may stand in `lead.xml`; the family itself compiles only the record that it reads from it."""
+    return MjcfContract(
+        path=f"{arm}/lead.xml",
+        elements={tag: names for tag, names in ELEMENTS.items() if tag not in DROPPED_ELEMENTS},
+        drop_elements=DROPPED_ELEMENTS,
+        values={"compiler@angle": ("radian",)},
+        max_bytes=XML_BYTES_MAX,
+        max_meshes=MESHES_READ_MAX,
+        compile=False,
+        family_judges=True,
+    )
 
 
-class Refused(Exception):
-    """The file cannot be used at all."""
+def parse(arm: str, xml: bytes, lines: Sequence[int] = ()) -> Node:
+    """Reads the text against `contract`.
 
-    def __init__(self, code: str, element: str, message: str) -> None:
-        super().__init__(message)
-        self.finding = Finding("refused", code, element, message)
-
-
-class Node(msgspec.Struct):
-    """An XML element with the line it starts on."""
-
-    tag: str
-    attributes: dict[str, str]
-    line: int
-    children: list["Node"] = []
-
-    def walk(self) -> Iterator["Node"]:
-        """This element and everything below it, in document order."""
-        yield self
-        for child in self.children:
-            yield from child.walk()
-
-    def numbers(self, name: str, default: tuple[float, ...] = ()) -> tuple[float, ...]:
-        """The attribute as numbers; `parse` has checked that it holds nothing else."""
-        text = self.attributes.get(name)
-        return default if text is None else tuple(float(x) for x in text.split())
-
-
-def parse(xml: bytes) -> Node:
-    """Reads the text against `ELEMENTS`.
+    Args:
+        arm: Name of the arm.
+        xml: The file, or the canonical text that a check made of it.
+        lines: For canonical text: the line of the file that each of its lines comes from.
 
     Raises:
-        Refused: `load.*`, with line, element and what is allowed.
+        InvalidSubmission: `file.*` or `mjcf.*`, with line, element and what is allowed.
     """
-    if len(xml) > XML_BYTES_MAX:
-        raise Refused(
-            "load.size", "lead.xml", f"{len(xml)} bytes; at most {XML_BYTES_MAX} are accepted"
-        )
-    stack: list[Node] = [Node("", {}, 0)]
-    parser = expat.ParserCreate("utf-8")
-
-    def start(tag: str, attributes: dict[str, str]) -> None:
-        node = Node(tag, attributes, parser.CurrentLineNumber, [])
-        if len(stack) > DEPTH_MAX:
-            message = f"line {node.line}: nested more than {DEPTH_MAX} elements deep"
-            raise Refused("load.depth", tag, message)
-        _check_element(node)
-        stack[-1].children.append(node)
-        stack.append(node)
-
-    def doctype(*_: object) -> None:
-        raise Refused("load.doctype", "lead.xml", "a DOCTYPE is not accepted; remove it")
-
-    parser.StartElementHandler = start
-    parser.EndElementHandler = lambda _tag: stack.pop()
-    parser.StartDoctypeDeclHandler = doctype
-    try:
-        xml.decode("utf-8")
-        parser.Parse(xml, True)
-    except UnicodeDecodeError as error:
-        raise Refused(
-            "load.encoding", "lead.xml", f"not UTF-8 text (byte {error.start})"
-        ) from error
-    except expat.ExpatError as error:
-        text = expat.errors.messages[error.code]
-        raise Refused("load.xml", "lead.xml", f"line {error.lineno}: {text}") from error
-    root = stack[0].children[0]
-    if root.tag != "mujoco":
-        raise Refused("load.xml", root.tag, "the root element must be <mujoco>")
+    root = read(xml, contract(arm))
+    if lines:
+        for node in root.walk():
+            node.line = lines[node.line - 1]
     return root
-
-
-def _check_element(node: Node) -> None:
-    where = f"line {node.line}: <{node.tag}>"
-    if node.tag not in ELEMENTS:
-        raise Refused(
-            "load.element", node.tag, f"{where} is not accepted; allowed: {', '.join(ELEMENTS)}"
-        )
-    for name, value in node.attributes.items():
-        if name not in ELEMENTS[node.tag]:
-            allowed = ", ".join(ELEMENTS[node.tag]) or "none"
-            raise Refused(
-                "load.attribute",
-                node.tag,
-                f"{where}: attribute {name!r} is not accepted; allowed: {allowed}",
-            )
-        if name in _TEXT:
-            continue
-        for word in value.split():
-            if not _NUMBER.fullmatch(word) or not abs(float(word)) <= NUMBER_MAX:
-                raise Refused(
-                    "load.number", node.tag,
-                    f"{where}@{name} = {value[:60]!r}: finite numbers up to {NUMBER_MAX:g} are expected",
-                )  # fmt: skip
-    if node.tag == "compiler" and node.attributes.get("angle", "radian") != "radian":
-        raise Refused("load.value", node.tag, f'{where}: only angle="radian" is accepted')
 
 
 # ------------------------------------------------------------------------------ geometry of a geom

@@ -289,6 +289,16 @@ def test_a_mujoco_warning_ends_the_trial(clip):
     assert trial.step(ZERO) == "sim_unstable"
 
 
+def test_a_solver_that_gives_up_ends_the_trial(clip, monkeypatch):
+    def give_up(model, data, nstep=1):
+        raise mujoco.FatalError("the solver gave up")
+
+    trial = task.Trial(clip, nominal())
+    monkeypatch.setattr(mujoco, "mj_step", give_up)
+    assert trial.step(ZERO) == "sim_unstable"
+    assert trial.record().is_fall and trial.record().executed == 0
+
+
 def test_an_ended_trial_takes_no_step(clip):
     trial = task.Trial(clip, nominal())
     trial.end("worker_died")

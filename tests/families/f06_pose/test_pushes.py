@@ -112,6 +112,30 @@ def test_a_candidate_that_dies_in_the_last_judged_frame_is_not_chosen(monkeypatc
     assert quality == -1.0
 
 
+@pytest.mark.parametrize(("bad_frame", "judged"), [(2, False), (4, True)])
+def test_a_candidate_whose_physics_diverges_is_no_failure_of_ours(monkeypatch, bad_frame, judged):
+    monkeypatch.setattr(spec, "SELECT_FRAMES", 4)
+    honest, count = pushes.Simulation.frame, iter(range(1, 100))
+
+    def frame(self, driver):
+        if next(count) == bad_frame:
+            with monkeypatch.context() as patch:
+                patch.setattr(mujoco, "mj_step", _give_up)
+                return honest(self, driver)
+        return honest(self, driver)
+
+    monkeypatch.setattr(pushes.Simulation, "frame", frame)
+    states, occluded, _, quality = pushes.record(
+        scene.build(0), (0.0, 0.0, 0.3), np.random.default_rng(1), 8
+    )
+    assert len(states) == len(occluded) == bad_frame
+    assert (quality > -1.0) == judged, "what came after the judged frames only ends the episode"
+
+
+def _give_up(*_):
+    raise mujoco.FatalError("FactorizeHessian: rank-deficient")
+
+
 def test_yaw_of_a_state_is_the_angle_it_was_spawned_with():
     built = scene.build(1)
     for yaw in (-3.0, -1.0, 0.5, 3.1):

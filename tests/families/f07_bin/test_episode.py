@@ -201,6 +201,18 @@ def test_pictures_only_of_what_was_asked_and_in_metres():
         assert e.sensors.n_renders == 2, "nothing is drawn on odd ticks"
 
 
+def test_depth_is_the_same_with_and_without_the_colour_picture():
+    """One drawing gives both; a part that was cleared and is drawn no more changes nothing in that."""
+    seen = []
+    for channels in (("overhead_depth",), ("overhead_depth", "overhead_rgb")):
+        with episode(2, channels) as e:
+            put(e, 0, NEST)
+            note_clearing(e, spec.CLEAR_TICKS)
+            assert e.n_cleared == 1
+            seen.append(e.observe()["overhead_depth"])
+    assert np.array_equal(*seen, equal_nan=True)
+
+
 def test_cell_spec_is_plain_data_that_names_the_limits():
     given = sensors.cell_spec()
     assert given["n_ctrl"] == 8 and given["damage_force_n"] == spec.DAMAGE_FORCE_N

@@ -1,13 +1,11 @@
 """Section 3.5 of the card: windows, limits, who counts, and slams of the empty head."""
 
-import dataclasses
-
 import mujoco
 import numpy as np
 import pytest
 
 from families.f07_bin import scene, spec
-from families.f07_bin.forces import ContactForces, Window, read_contacts
+from families.f07_bin.forces import ContactForces, read_contacts, window_means
 from tests.families.f07_bin.cells import OFF, ON, episode, grab
 from train_baselines.oracles.f07_arm import Arm
 
@@ -17,17 +15,17 @@ def pressed(e, part_n: float | None = None, bin_n: float | None = None):
     contacts = read_contacts(e.data)
     parts = e.cell.part_of_geom[contacts.geom]
     mine = (parts == 0).any(axis=1)
-    forces = np.zeros(len(contacts.normal_n))
+    forces = np.zeros(len(contacts.geom))
     forces[np.flatnonzero(mine)[0]] = part_n or 0.0
-    return dataclasses.replace(contacts, normal_n=forces)
+    return contacts._replace(address=np.arange(len(forces)), row_n=forces)
 
 
 def test_spike_of_one_step_is_averaged_away():
     # 3 kN for one step of 2 ms in a window of 10 ms: 600 N, below the limit of 700 N.
-    window = Window(1)
-    means = [float(window.push(f)[0]) for f in (0.0, 3000.0, 0.0, 0.0, 0.0, 0.0, 0.0)]
-    assert max(means) == pytest.approx(600.0) and max(means) < spec.DAMAGE_FORCE_N
-    assert means[-1] == 0.0
+    forces = np.array([[0.0], [3000.0], [0.0], [0.0], [0.0], [0.0], [0.0]])
+    means = window_means(np.zeros((spec.FORCE_WINDOW_SUBSTEPS - 1, 1)), forces)[:, 0]
+    assert means == pytest.approx([0.0, 600.0, 600.0, 600.0, 600.0, 600.0, 0.0])
+    assert max(means) < spec.DAMAGE_FORCE_N
 
 
 @pytest.mark.parametrize(("newton", "bent"), [(699.0, False), (701.0, True)])
@@ -66,16 +64,45 @@ def test_a_held_part_counts_against_the_bin_and_not_against_the_tool():
     contacts = read_contacts(e.data)
     head, web = e.cell.model.geom("head").id, e.cell.model.geom("part00_web").id
     wall = e.cell.model.geom("bin_wall_+x").id
-    fake = dataclasses.replace(
-        contacts,
+    fake = contacts._replace(
         geom=np.array([[head, web], [wall, web]]),
-        address=np.array([0, 4]),
-        normal_n=np.array([500.0, 30.0]),
+        address=np.array([0, 2]),
+        row_n=np.array([500.0, 1.0, 30.0, 1.0]),
     )
-    forces.step(fake, held=(0,))
+    forces.add(fake, held=(0,))
+    forces.sum_up()
     assert forces.last_n[0] == 30.0 and forces.last_n[-1] == 30.0
-    forces.step(fake, held=())
+    forces.add(fake, held=())
+    forces.sum_up()
     assert forces.last_n[0] == 500.0 and forces.last_n[-1] == 0.0
+
+
+def test_steps_summed_up_together_are_those_summed_up_one_by_one():
+    """A part is taken, pressed on the bottom and let go: P, B and their peaks, both ways."""
+    e = episode(2)
+    arm = Arm(scene.model_xml(), np.array(spec.ARM_HOME_RAD))
+    x, y = e.part_poses[0, :2]
+    q = arm.solve(np.array((x, y, 0.13)))
+    e.data.qpos[: spec.N_JOINTS] = e.data.ctrl[:] = q
+    single, together = ContactForces(e.cell), ContactForces(e.cell)
+    seen, kept, judge = [], [], e._judge
+
+    def note(contacts):
+        held = e.held
+        assert single.add(contacts, held) == together.add(contacts, held)
+        single.sum_up()
+        seen.append(single.mean_n)
+        kept.append(held)
+        judge(contacts)
+
+    e._judge = note  # ty: ignore
+    for z, on in ((0.115, 255.0), (0.112, 255.0), (0.112, 0.0)):
+        for _ in range(8):
+            e.step(np.append(arm.solve(np.array((x, y, z))), on))
+    assert {(), (0,)} <= set(kept) and max(m[0] for m in seen) > spec.PART_WEIGHT_N
+    assert together.take_peaks() == pytest.approx(np.max(seen, axis=0))
+    assert together.mean_n == pytest.approx(single.mean_n)
+    assert max(m[-1] for m in seen) > 0.0, "a held part pressed on the bin"
 
 
 @pytest.mark.parametrize(("newton", "hits"), [(699.0, 0), (701.0, 1)])
@@ -87,11 +114,10 @@ def test_bin_limit_and_rearming(newton, hits):
 
     def press(force):
         e._judge(
-            dataclasses.replace(
-                base,
+            base._replace(
                 geom=np.array([[wall, head]]),
                 address=np.array([0]),
-                normal_n=np.array([force]),
+                row_n=np.array([force]),
             )
         )
 
@@ -126,8 +152,8 @@ def slam(speed_m_s: float, beyond_m: float) -> float:
         data.ctrl[:] = arm.solve(np.array((0.47, -0.27, z)))
         for _ in range(spec.SUBSTEPS):
             mujoco.mj_step(cell.model, data)
-            forces.step(read_contacts(data), ())
-            peak = max(peak, float(forces.mean_n[-1]))
+            forces.add(read_contacts(data), ())
+        peak = max(peak, float(forces.take_peaks()[-1]))
     return peak
 
 

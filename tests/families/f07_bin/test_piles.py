@@ -57,6 +57,20 @@ def test_nested_columns_do_not_fly_apart(pitch_m):
     assert fastest < 1.0 and depth < 0.0015
 
 
+def test_a_pile_that_explodes_is_redrawn(monkeypatch):
+    honest, calls = mujoco.mj_step, iter(range(10**6))
+
+    def step(*args):
+        if next(calls) == 0:
+            raise mujoco.FatalError("FactorizeHessian: rank-deficient")
+        return honest(*args)
+
+    monkeypatch.setattr(mujoco, "mj_step", step)
+    monkeypatch.setattr(spec, "SETTLE_S", 1.0)
+    pile = piles.draw(piles.public_streams("public", 3), 2)
+    assert pile.attempts == 2 and piles.is_in_bin(pile.poses).all()
+
+
 @pytest.mark.slow
 def test_design_piles_and_fifty_more_settle_inside():
     jobs = [("design", seed, n) for seed, n in spec.DESIGN_PILES.items()]

@@ -1,9 +1,10 @@
 """The loop that plays a policy: faults, time-outs, what is held, and who gets asked."""
 
+import mujoco
 import numpy as np
 import pytest
 
-from families.f07_bin import spec
+from families.f07_bin import spec, verify
 from families.f07_bin.task import STATE, picture_arrays, play
 from tests.families.f07_bin.cells import OFF, ON, Host, episode, fault
 
@@ -86,6 +87,23 @@ def test_used_up_time_stops_the_pile():
 def test_an_exception_in_reset_is_one_fault():
     played = play(episode(), Host(reset=fault("bad_action")), 0, TICKS)
     assert played.faults == 1 and played.ended == "done"
+
+
+def test_a_solver_that_gives_up_ends_the_pile_as_unstable(monkeypatch):
+    e, host = episode(), Host()
+
+    def give_up(*_):
+        raise mujoco.FatalError("FactorizeHessian: rank-deficient")
+
+    def answer(*_):
+        if e.tick == 2:
+            monkeypatch.setattr(mujoco, "mj_step", give_up)
+        return OFF
+
+    host._answer = answer
+    played = play(e, host, 0, TICKS)
+    assert played.ended == "sim_unstable" and e.tick == 3
+    assert np.isfinite(e.peak_part_n) and verify.to_row(e, played, "t00").score == 0.0
 
 
 def test_unstable_physics_stops_the_pile():

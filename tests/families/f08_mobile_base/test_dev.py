@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from families.f08_mobile_base import dev, pictures, spec, verify
+from families.f08_mobile_base import chassis, dev, pictures, spec, verify
 from rle.errors import InvalidSubmission, UnknownName, UserError
 from rle.paths import assets_dir
 from rle.report import Row
@@ -55,6 +55,24 @@ class _Seeded(FakeContext):
 
     def rng(self, stream, *ids, namespace="design"):
         return super().rng(stream, self._seed, namespace="design")
+
+
+def test_a_sandboxed_shelf_trial_is_the_development_trial(make_context):
+    """Every action crosses the sandbox as raw numbers: equal digest, equal row."""
+    files = {name: (FOLDER / name).read_bytes() for name in ("robot.xml", "controller.py")}
+    context = make_context(files)
+    controller, flags = verify.check_controller(context)
+    assert flags == []
+    text = chassis.canonical_text(files["robot.xml"])
+    trial = Trial(
+        id="t", index=0, group="ur5e/shelf-1kg",
+        params={"robot_xml": text, "controller": controller},
+    )  # fmt: skip
+    theirs, ours = (verify.run_trial(c, trial) for c in (context, dev.DesignContext(FOLDER)))
+    assert theirs.ended == "success" and theirs.actions_sha256 == ours.actions_sha256
+    assert (theirs.metrics, theirs.series, theirs.events) == (
+        ours.metrics, ours.series, ours.events,
+    )  # fmt: skip
 
 
 def test_command_prints_rows(capsys):

@@ -112,20 +112,22 @@ def _tick(robot, data, error_m):
 
 
 @pytest.mark.parametrize(
-    ("answer", "code"),
+    ("answer", "says"),
     [
-        (lambda obs, ctx: np.zeros(3), "action.shape"),
-        (lambda obs, ctx: np.full(11, np.nan), "action.nonfinite"),
-        (lambda obs, ctx: None, "action.shape"),
-        (lambda obs, ctx: "forward", "action.type"),
-        (lambda obs, ctx: {"a": 1}, "action.type"),
+        (lambda obs, ctx: np.zeros(3), "expected 11 numbers, got shape (3,)"),
+        (lambda obs, ctx: np.full(11, np.nan), "expected finite numbers"),
+        (lambda obs, ctx: None, "expected 11 numbers, got"),
+        (lambda obs, ctx: "forward", "expected 11 numbers, got str"),
+        (lambda obs, ctx: {"a": 1}, "expected 11 numbers, got dict"),
     ],
 )
-def test_bad_actions_end_the_trial(robot, answer, code):
-    trial = shelf.run_trial(robot, Scripted(answer), 0)
+def test_bad_actions_end_the_trial_with_tick_and_reason(robot, answer, says):
+    def late(obs, ctx):
+        return answer(obs, ctx) if obs["time"] > 0.03 else ctx["ctrl"]
+
+    trial = shelf.run_trial(robot, Scripted(late), 0)
     assert trial.ended == "bad_action" and not trial.ok
-    if code != "action.shape":
-        assert trial.detail == code
+    assert trial.detail.startswith("act, tick 2: ") and says in trial.detail
 
 
 def test_a_file_without_the_factory_is_told_what_is_missing(tmp_path):

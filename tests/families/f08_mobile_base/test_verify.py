@@ -16,6 +16,7 @@ from tests.families.f08_mobile_base.fakes import FakeContext
 from train_baselines.oracles.f08_frames import to_xml
 from verifier.box import mjcf_check
 from verifier.box.wire import Fault
+from verifier.submission import freeze
 
 XML = to_xml(ORACLE)
 
@@ -85,6 +86,9 @@ def test_cheats_in_the_text_are_refused(old, new, code):
     assert ours.value.code == code
 
 
+LINE_OF_FIRST_BAR = 1 + XML[: XML.index("<geom")].count("\n")
+
+
 @pytest.mark.parametrize(
     ("text", "code"),
     [
@@ -94,6 +98,10 @@ def test_cheats_in_the_text_are_refused(old, new, code):
             "mjcf.count",
         ),
         (XML.replace('name="base"', 'name="bass"', 1), "mjcf.root"),
+        (XML.replace("</worldbody>", "<body/></worldbody>"), "mjcf.root"),
+        (XML.replace("</worldbody>", '<body name="ghost"/></worldbody>'), "mjcf.root"),
+        (XML.replace('name="battery"', 'name="arm_link"'), "mjcf.name"),
+        ("<?php x?>" + XML, "mjcf.doctype"),
         (XML.replace("<mujoco", "<robot", 1).replace("</mujoco", "</robot"), "mjcf.element"),
         ("", "mjcf.xml"),
     ],
@@ -105,6 +113,27 @@ def test_both_sides_refuse_what_cannot_be_read(text, code):
     with pytest.raises(InvalidSubmission) as ours:
         chassis.canonical_text(text.encode())
     assert fault.value.code == ours.value.code == code
+    assert InvalidSubmission(code, **fault.value.fields).message == ours.value.message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fact"),
+    [
+        ('size="0.02 0.208 0.02"', 'size="-0.02 0.208 0.02"', "size 0 must be positive"),
+        ('size="0.02 0.208 0.02"', 'size="0.02 0.208"', "size 2 must be positive"),
+        ('<geom type="box"', '<geom quat="0 0 0 0" type="box"', "zero quaternion"),
+        ('<geom type="box"', '<geom type="bux"', "'bux'"),
+    ],
+)
+def test_what_does_not_compile_is_told_with_its_line_in_the_file(old, new, fact):
+    """The first bar stands in line 7, whatever else was left out or written on several lines."""
+    text = XML.replace("<worldbody>", "<asset>\n</asset>\n<worldbody\n>", 1).replace(old, new, 1)
+    with pytest.raises(Fault) as fault:
+        checked(text)
+    with pytest.raises(InvalidSubmission) as ours:
+        chassis.read_canonical(chassis.canonical_text(text.encode()).encode())
+    for said in (InvalidSubmission("mjcf.compile", **fault.value.fields), ours.value):
+        assert fact in said.message and f"line {LINE_OF_FIRST_BAR + 3}" in said.message
 
 
 def test_all_perfect_trials_leave_the_chassis_to_decide():
@@ -168,6 +197,23 @@ def test_boxes_of_no_section_are_capped():
 def test_missing_chassis_is_an_invalid_submission():
     with pytest.raises(InvalidSubmission, match="robot.xml is missing"):
         verify.verify(FakeContext({"controller.py": b""}))
+
+
+def test_a_chassis_that_is_refused_ends_the_run_and_a_controller_costs_itself_alone(tmp_path):
+    files = {"robot.xml": b"<mujoco/>", "controller.py": b"x = 1"}
+    for bad in files:
+        folder = tmp_path / bad / "in"
+        folder.mkdir(parents=True)
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
+        (folder / bad).write_bytes(b"\xff\xfe")
+        if bad == "robot.xml":
+            with pytest.raises(InvalidSubmission, match="robot.xml is not UTF-8 text"):
+                freeze(folder, folder.parent / "copy", spec.TASKS[0])
+        else:
+            copy = freeze(folder, folder.parent / "copy", spec.TASKS[0])
+            assert copy.names() == ("robot.xml",)
+            assert "controller.py is not UTF-8 text" in copy.record.refused["controller.py"]
 
 
 def test_text_that_does_not_compile_scores_zero():

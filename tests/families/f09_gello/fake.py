@@ -26,6 +26,9 @@ class FakeSubmission:
             sorted(str(p.relative_to(self.folder)) for p in self.folder.rglob("*") if p.is_file())
         )
 
+    def refusal(self, path: str) -> None:
+        return None
+
 
 class LocalWorker:
     wall_s = cpu_s = 0.0

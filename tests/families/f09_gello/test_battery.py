@@ -86,7 +86,7 @@ def test_a_changed_stock_arm_and_broken_software(tmp_path):
     assert row.metrics["deduction_structure"] == VALIDITY_WEIGHTS["structure"]
     assert row.metrics["deduction_printability"] == 0.0
     texts = " ".join(text for _, text in row.events)
-    assert "body lead_link2" in texts and "ModuleNotFoundError, line 1" in texts
+    assert "body lead_link2" in texts and "ModuleNotFoundError at line 1" in texts
 
 
 def test_arms_that_are_missing(tmp_path):
@@ -126,7 +126,7 @@ def test_findings_are_told_before_anything_is_measured(tmp_path, capsys, monkeyp
     monkeypatch.setattr(dev, "evaluate", lambda *args, **kwargs: [])
     assert dev.main(["--submission", str(folder), "--arm", "ur5e", "--arm", "xarm7"]) == 0
     told = capsys.readouterr().err
-    assert "ur5e: refused: option: line 7: <option> is not accepted" in told
+    assert "ur5e: refused: lead.xml: line 7: <option> is not accepted" in told
     assert "xarm7: 2 springs and 0 added parts are used" in told
 
 
@@ -134,7 +134,10 @@ def test_broken_software_is_named_with_its_line(tmp_path):
     (tmp_path / "ur5e").mkdir()
     file = tmp_path / "ur5e" / "trim.py"
     xml = scene.nominal_xml(Record("ur5e"))
-    for text, said in (("x = 1\ndef f(:\n", "SyntaxError, line 2"), ("\n1 / 0\n", "Error, line 2")):
+    for text, said in (
+        ("x = 1\ndef f(:\n", "SyntaxError at line 2"),
+        ("\n1 / 0\n", "Error at line 2"),
+    ):
         file.write_text(text)
         with pytest.raises(TrialFault, match=said):
             software.LocalTrim(file, xml)

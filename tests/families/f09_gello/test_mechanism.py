@@ -127,14 +127,14 @@ def test_no_more_than_forty_parts():
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("<worldbody>", '<option gravity="0 0 0"/><worldbody>', "line 7: <option> is not accepted; allowed: mujoco"),
+        ("<worldbody>", '<option gravity="0 0 0"/><worldbody>', "line 7: <option> is not accepted in mujoco; allowed: asset"),
         ("<worldbody>", '<include file="x.xml"/><worldbody>', "<include>"),
         ("<worldbody>", "<default/><worldbody>", "<default>"),
-        ('name="lead_link2"', 'name="lead_link2" gravcomp="1"', "attribute 'gravcomp' is not accepted"),
-        ('name="lead_link2"', 'name="lead_link2" childclass="a"', "attribute 'childclass'"),
+        ('name="lead_link2"', 'name="lead_link2" gravcomp="1"', "<body> may not have gravcomp"),
+        ('name="lead_link2"', 'name="lead_link2" childclass="a"', "may not have childclass"),
         ('range="-1.7628 1.7628"', 'range="-1.7628 nan"', "finite numbers up to 10000 are expected"),
         ('range="-1.7628 1.7628"', 'range="-1.7628 1e999"', "finite numbers"),
-        ('angle="radian"', 'angle="degree"', 'only angle="radian"'),
+        ('angle="radian"', 'angle="degree"', "allowed: radian"),
         ("<mujoco", "<!DOCTYPE m [<!ENTITY a 'b'>]><mujoco", "DOCTYPE"),
         ("</mujoco>", "", "line"),
     ],

@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from families.f09_gello import dev
+from families.f09_gello import verify as family
 from rle.paths import assets_dir
 from rle.report import read_report
+from rle.verify_api import Trial
 
 ASSETS = assets_dir() / "gello"
+FILES = ("lead.xml", "trim.py")
 PROBE = """
 import os, socket, threading, time
 
@@ -50,6 +54,19 @@ def arm(folder: Path, source: Path, trim: str) -> Path:
     )
     (folder / "xarm7" / "trim.py").write_text(trim)
     return folder
+
+
+@pytest.mark.slow
+def test_a_sandboxed_run_measures_what_development_measures(make_context, monkeypatch):
+    """Equal draws, equal row: neither the check, nor the frames to the worker change a number."""
+    files = {f"xarm7/{name}": (ASSETS / "oracle/xarm7" / name).read_bytes() for name in FILES}
+    context = make_context(files)
+    monkeypatch.setattr(context, "rng", lambda stream, arm, *ids: streams(stream, *ids))
+    streams = dev.design_streams("xarm7", 101)
+    theirs = family.run_arm(context, Trial(id="t00", index=0, group="xarm7"))
+    ours = dev.evaluate_arm(ASSETS / "oracle/xarm7", "xarm7", streams, "t00")
+    assert theirs.metrics == ours.metrics and theirs.series == ours.series
+    assert theirs.score == ours.score > 0.5 and theirs.events == ours.events
 
 
 @pytest.mark.slow

@@ -80,11 +80,11 @@ def test_probes_on_the_bound_and_beyond(tmp_path, excess, accepted):
 @pytest.mark.parametrize(
     ("old", "new", "note"),
     [
-        ("+ [lower])", ")", "plan_probe: action.shape"),
-        ("+ [lower])", "+ [lower * np.nan])", "plan_probe: action.shape"),
-        ("assert len(probes) == 16", "assert len(probes) == 17", "adapt: python.raised: AssertionError, line 7"),
-        ("def adapt", "def adopt", "adapt: python.missing"),
-        ("def make_trim_adapted", "def other", "make_trim_adapted: python.missing"),
+        ("+ [lower])", ")", "plan_probe: expected 15 x 6 finite numbers, got shape (14, 6)"),
+        ("+ [lower])", "+ [lower * np.nan])", "plan_probe: expected finite numbers"),
+        ("assert len(probes) == 16", "assert len(probes) == 17", "adapt: the call raised AssertionError at line 7"),
+        ("def adapt", "def adopt", "adapt: there is no adapt to call"),
+        ("def make_trim_adapted", "def other", "make_trim_adapted: there is no make_trim_adapted to call"),
         ("return lambda q: 0.2", "return None and 0.2", "__none__"),
     ],
 )  # fmt: skip
@@ -107,6 +107,8 @@ def test_bad_rows_are_zeros_and_counted(tmp_path):
         q[1] <= 1.0 for q in [*task.public_hold_configs("ur5e"), *task.trim_grid("ur5e")[:4]]
     )
     assert answers.faults == expected > 0
+    zeros = "zeros stand for poses at which expected 6 finite numbers, got shape (1,)"
+    assert answers.notes == (f"nominal trim: {zeros}",)
     low = task.public_hold_configs("ur5e")[:, 1] <= 1.0
     assert not answers.nominal["holds"][low].any() and answers.nominal["holds"][~low].any()
 
@@ -123,7 +125,9 @@ def test_a_worker_that_is_gone_leaves_no_software(tmp_path, ended, timed_out, af
 
 
 def test_an_import_error_is_redacted_to_class_and_line(tmp_path):
-    with pytest.raises(TrialFault, match="ZeroDivisionError, line 2") as caught:
+    with pytest.raises(
+        TrialFault, match="trim.py could not be loaded: ZeroDivisionError at line 2"
+    ) as caught:
         local(tmp_path, "x = 1\ny = x / 0\n")
     assert "/tmp" not in str(caught.value)
 

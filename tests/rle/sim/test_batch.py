@@ -171,6 +171,21 @@ def test_a_diverged_world_is_reported_and_a_reset_clears_it():
     assert not sim.nan_worlds().any()
 
 
+def test_a_solver_that_gives_up_spoils_its_own_world_only(monkeypatch):
+    sim, whole = run("mjc", rod_scene(), steps=1), mujoco.mj_step
+    given_up = []
+
+    def give_up_once(model, data, nstep):
+        if not given_up:
+            given_up.append(data)
+            raise mujoco.FatalError("the solver gave up")
+        whole(model, data, nstep)
+
+    monkeypatch.setattr(mujoco, "mj_step", give_up_once)
+    sim.step(torch.zeros(N, 1), 4)
+    assert sim.nan_worlds().tolist().count(True) == 1
+
+
 def test_saved_state_resumes_bit_for_bit():
     scene, friction = rod_scene(), torch.rand(N, 1, generator=torch.Generator().manual_seed(1))
     whole = run("mjc", scene, params={"friction": friction})

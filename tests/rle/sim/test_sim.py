@@ -93,6 +93,21 @@ def test_frames_depth_segmentation_and_markers(ball):
     assert 1 in seen[..., 0]
 
 
+@pytest.mark.parametrize("samples", [0, 4])
+def test_colour_and_depth_of_one_drawing_are_those_of_two(ball, samples):
+    model, data = ball
+    model.vis.quality.offsamples = samples
+    with Frames(model, 64, 48, shadows=True) as frames:
+        apart = frames.rgb(data, "front"), frames.depth_m(data, "front")
+        both = frames.pictures(data, "front", rgb=True, depth=True)
+        assert all(np.array_equal(a, b) for a, b in zip(apart, both, strict=True))
+        assert both[1].dtype == np.float32 and both[1].std() > 0
+        rgb, nothing = frames.pictures(data, "front", rgb=True, depth=False)
+        assert np.array_equal(rgb, apart[0]) and nothing is None
+        nothing, depth = frames.pictures(data, "front", rgb=False, depth=True)
+        assert np.array_equal(depth, apart[1]) and nothing is None
+
+
 def test_opening_a_second_renderer_closes_the_first(ball):
     model, data = ball
     first = Frames(model, 32, 32)
