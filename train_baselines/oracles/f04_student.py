@@ -29,7 +29,7 @@ from families.f04_tracking.export import export_policy
 from rle import seeds
 from train_baselines.oracles import f04_school
 from train_baselines.oracles.f04_school import Course, School, course_of
-from train_baselines.oracles.f04_senses import HISTORY, Senses
+from train_baselines.oracles.f04_senses import HISTORY, LAST_ACTION, REFERENCE, Senses
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,15 @@ class Settings:
     """Decay of the moving average of the weights, which drives the robots and is exported."""
     input_limit: float = 5.0
     """Standardised inputs are clipped to this."""
+    smoothing: float = 0.5
+    """Weight of the last two actions, carried on in a straight line, in the exported graph."""
 
 
 class Student(nn.Module):
     """actions = linear(x) + mlp(x), where x are the standardised features of `Senses`.
+
+    What is exported also minimises |a - actions|^2 + smoothing |a - 2 a_1 + a_2|^2 with the last two actions
+    a_1 and a_2: noise that passes through the network costs jerk.
 
     Args:
         settings: Sizes.
@@ -66,6 +71,7 @@ class Student(nn.Module):
     def __init__(self, settings: Settings) -> None:
         super().__init__()
         self.senses, self.limit = Senses(), settings.input_limit
+        self.smoothing = settings.smoothing
         n = self.senses.size
         self.register_buffer("mean", torch.zeros(n))
         self.register_buffer("std", torch.ones(n))
@@ -84,9 +90,17 @@ class Student(nn.Module):
         x = ((features - self.mean) / self.std).clamp(-self.limit, self.limit)
         return self.linear(x) + self.mlp(x)
 
-    def forward(self, obs: torch.Tensor) -> torch.Tensor:
-        """Actions (N, 29) of observation histories (N, 160 H)."""
+    def drive(self, obs: torch.Tensor) -> torch.Tensor:
+        """Actions (N, 29) of observation histories (N, 160 H), as they come: these visit more states."""
         return self.act(self.senses(obs))
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        """Smoothed actions (N, 29); those of a rollout's first two steps are not."""
+        actions = self.drive(obs)
+        frames = obs.reshape(-1, HISTORY, spec.OBS_DIM)
+        exists = (frames[:, -3, REFERENCE].abs().amax(dim=1, keepdim=True) > 0.0).to(obs.dtype)
+        straight = 2.0 * frames[:, -1, LAST_ACTION] - frames[:, -2, LAST_ACTION]
+        return actions + self.smoothing / (1.0 + self.smoothing) * exists * (straight - actions)
 
     def standardise(self, features: torch.Tensor) -> None:
         """Takes mean and spread of the inputs from visited states."""
@@ -184,7 +198,7 @@ def train(
             break
         rounds = number + 1
         school.is_expert = number < settings.expert_rounds
-        school.collect(teacher.average)
+        school.collect(teacher.average.drive)
         if number == 0:
             teacher.student.standardise(torch.cat(school.features))
             teacher.average.load_state_dict(teacher.student.state_dict())
