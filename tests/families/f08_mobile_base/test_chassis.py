@@ -110,7 +110,10 @@ def test_join_gap(gap_mm, ok):
     design = built(with_bars(ORACLE, Bar("2020", "x", (0.0, 0.12, z), 0.1)))
     assert ("cluster" not in failing(design)) is ok
     if not ok:
-        assert f"{gap_mm:.1f} mm from profile_" in next(c for c in design.checks if not c.ok).findings[0]
+        assert (
+            f"{gap_mm:.1f} mm from profile_"
+            in next(c for c in design.checks if not c.ok).findings[0]
+        )
 
 
 def test_floating_members_are_no_cluster():
