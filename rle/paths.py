@@ -1,5 +1,10 @@
-"""Where the shipped assets are: inside the wheel, else beside the checkout."""
+"""Where things are: the shipped assets (inside the wheel, else beside the checkout), and compiled code."""
 
+import atexit
+import importlib.util
+import os
+import shutil
+import tempfile
 from importlib.resources import files
 from pathlib import Path
 
@@ -45,3 +50,46 @@ def output_folder(path: Path, option: str) -> Path:
             code="out.type",
         ) from error
     return path
+
+
+def compiled_code_dir(package: str) -> None:
+    """Gives numba a folder for a package's compiled code, where neither the package's nor the user's will do.
+
+    Without one numba raises while the package is imported. The substitute is new and private, since numba
+    unpickles what it finds there; it lives as long as this process, which then compiles for some seconds.
+
+    Args:
+        package: Installed package that numba compiles, not imported yet.
+
+    Raises:
+        UserError: Not even a temporary folder can be made.
+    """
+    found = importlib.util.find_spec(package)
+    places = [Path(found.origin).parent] if found and found.origin else []
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    if any(
+        _can_write(place) for place in [*places, Path(home), *([Path(chosen)] if chosen else [])]
+    ):
+        return
+    try:
+        folder = tempfile.mkdtemp(prefix="rle-numba-")
+    except OSError as error:
+        raise UserError(
+            f"numba has no folder for the compiled code of {package}: none of {home}, its own folder and "
+            f"{tempfile.gettempdir()} can be written ({error}). Set NUMBA_CACHE_DIR to a folder of yours.",
+            code="cache.unwritable",
+        ) from error
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ["NUMBA_CACHE_DIR"] = folder
+
+
+def _can_write(place: Path) -> bool:
+    """True if a file can be made in a folder, or in the nearest one above it that exists."""
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            return True
+    except OSError:
+        return False

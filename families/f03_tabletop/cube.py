@@ -20,6 +20,7 @@ from families.f03_tabletop.scene import (
 from families.f03_tabletop.task import RobotTask
 from rle.service.adapter import BadRequest, Evidence, ExtraOutcome, StepOutcome
 from rle.service.protocol import Scalar
+from rle.sim.arm_control import quat_xyzw
 from rle.sim.model import dof_addresses, qpos_addresses
 from rle.sim.robosuite_robot import RobosuiteRobot, RobotConfig
 
@@ -325,7 +326,7 @@ class PocketCube(RobotTask):
         for i, robot in enumerate(self.ready.robots):
             out |= {f"arm{i}_{name}": value for name, value in robot.proprio().items()}
             position, rotation = robot.base_pose()
-            out[f"arm{i}_base_pos"], out[f"arm{i}_base_quat"] = position, _xyzw(rotation)
+            out[f"arm{i}_base_pos"], out[f"arm{i}_base_quat"] = position, quat_xyzw(rotation)
         return out
 
     def privileged(self) -> dict[str, np.ndarray]:
@@ -348,9 +349,3 @@ class PocketCube(RobotTask):
 
     def finish(self) -> Evidence:
         return {"solved": self.is_solved, **self.counters()}
-
-
-def _xyzw(rotation: np.ndarray) -> np.ndarray:
-    quat = np.zeros(4)
-    mujoco.mju_mat2Quat(quat, np.ascontiguousarray(rotation).reshape(-1))
-    return np.roll(quat if quat[0] >= 0 else -quat, -1)

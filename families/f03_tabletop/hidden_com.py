@@ -32,8 +32,6 @@ _GLYPHS = {
     "D": ("110", "101", "101", "101", "110"),
 }
 """Letters as 3 x 5 dots."""
-_DOT_M = 0.0045
-"""Side of a dot."""
 
 
 def plate_inertia(mass_kg: float, size_m: np.ndarray) -> np.ndarray:
@@ -143,14 +141,15 @@ def _add_box(spec: mujoco.MjSpec, instance: BoxInstance) -> None:
 
 def _add_letter(body: mujoco.MjsBody, letter: str, x_m: float, y_m: float) -> None:
     """Visual dots on the lid, readable from above with +y up."""
+    dot_m = s.BOX.letter_dot_m
     for row, dots in enumerate(_GLYPHS[letter]):
         for column, dot in enumerate(dots):
             if dot == "1":
                 body.add_geom(
                     name=f"letter_{letter}_{row}_{column}", type=GEOM.mjGEOM_BOX, contype=0,
-                    conaffinity=0, mass=0.0, size=(_DOT_M / 2, _DOT_M / 2, 0.0002),
+                    conaffinity=0, mass=0.0, size=(dot_m / 2, dot_m / 2, 0.0002),
                     pos=(
-                        x_m + (column - 1) * _DOT_M, y_m + (2 - row) * _DOT_M, s.BOX.half_m[2],
+                        x_m + (column - 1) * dot_m, y_m + (2 - row) * dot_m, s.BOX.half_m[2],
                     ),
                     rgba=(0.05, 0.05, 0.05, 1.0),
                 )  # fmt: skip

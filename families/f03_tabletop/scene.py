@@ -122,6 +122,7 @@ def mobile_robot(spec: mujoco.MjSpec) -> RobosuiteRobot:
             base_pos_m=s.ROBOT_BASE_M,
             hz=round(s.CONTROL_HZ),
             torso_m=s.TORSO_START_M,
+            elbow_most_rad=s.ELBOW_MOST_RAD,
         )  # fmt: skip
     )
     robot.attach(spec)

@@ -23,9 +23,10 @@ from rle.service.adapter import (
 )
 from rle.service.protocol import ObserveSpec, Scalar
 from rle.sim import guard
+from rle.sim.arm_control import rotation_of
 from rle.sim.model import dof_addresses, qpos_addresses
 from rle.sim.render import Frames
-from rle.sim.robosuite_robot import drive, pose_action, rotation_of
+from rle.sim.robosuite_robot import drive, pose_action
 from rle.spec import TaskSpec
 
 
@@ -196,13 +197,20 @@ class HeldRobots:
         self._kept = self._joints.copy()
 
     def step(self, count: int = 1) -> None:
-        """Physics steps."""
+        """Physics steps.
+
+        Raises:
+            SimulationError: MuJoCo gives up on a diverged state.
+        """
         step, model, data = mujoco.mj_step, self._model, self._data
         joints, rates, kept = self._joints, self._rates, self._kept
-        for _ in range(count):
-            step(model, data)
-            joints[:] = kept
-            rates[:] = 0.0
+        try:
+            for _ in range(count):
+                step(model, data)
+                joints[:] = kept
+                rates[:] = 0.0
+        except mujoco.FatalError as error:
+            raise guard.diverged(data, "held scene", error) from error
 
 
 def _span(addresses: np.ndarray) -> slice:

@@ -4,10 +4,7 @@ ledger -> instance from the salt, digest compared -> evidence of each trial -> m
 """
 
 import math
-import os
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +24,8 @@ from rle.errors import InfrastructureError, InvalidSubmission
 from rle.report import FamilyResult, Row
 from rle.service.protocol import ObserveSpec, Scalar
 from rle.service.record import TrialRecord
-from rle.service.record.ledger import ACTIONS_NAME, LEDGER_NAME, parse_line
+from rle.service.record.ledger import ACTIONS_NAME, LEDGER_NAME
+from rle.service.record.operations import Operation, operations
 from rle.verify_api import VerifyContext
 
 Evidence = dict[str, Scalar]
@@ -184,38 +182,10 @@ def _events(trial: TrialRecord) -> list[tuple[float, str]]:
 # ----------------------------------------------------------------------------- replay and pictures
 
 
-@dataclass(frozen=True)
-class Operation:
-    """A charged operation of the record, or the opening of a trial (`op` "open")."""
-
-    trial: int
-    op: str
-    args: dict[str, Scalar]
-    executed: int
-    """Control steps; 0 for a refused or a free operation."""
-    actions: slice
-    """Its rows of `actions.f32`."""
-    counters: dict[str, Scalar]
-
-
-def operations(ctx: VerifyContext) -> Iterator[Operation]:
-    """The operations of the record in order."""
-    row_bytes = 4 * s.SESSIONS[ctx.task.id].action_dim
-    trial, end, charge = 0, 0, {}
-    for line in ctx.submission.read(LEDGER_NAME).splitlines():
-        record = parse_line(line)
-        if record.k == "trial_open":
-            trial = int(record.payload()["trial"])
-            yield Operation(trial, "open", {}, 0, slice(end, end), {})
-        elif record.k == "charge":
-            charge = record.payload()
-        elif record.k == "confirm":
-            p = record.payload()
-            start, end = end, p["actions_bytes"] // row_bytes
-            yield Operation(
-                trial, charge["op"], charge.get("args", {}), p["executed"], slice(start, end),
-                p["counters"],
-            )  # fmt: skip
+def recorded(ctx: VerifyContext) -> Iterator[Operation]:
+    """The operations of the submitted record in order."""
+    lines = ctx.submission.read(LEDGER_NAME).splitlines()
+    return operations(lines, s.SESSIONS[ctx.task.id])
 
 
 def timelines(ctx: VerifyContext) -> dict[int, dict[str, list[float]]]:
@@ -226,7 +196,7 @@ def timelines(ctx: VerifyContext) -> dict[int, dict[str, list[float]]]:
     names = s.COUNTED.get(ctx.task.slug, ())
     out: dict[int, dict[str, list[float]]] = {}
     steps: dict[int, int] = {}
-    for operation in operations(ctx) if names else ():
+    for operation in recorded(ctx) if names else ():
         trial = operation.trial
         series = out.setdefault(trial, {"t_s": [0.0], **{n: [0.0] for n in names}})
         steps[trial] = steps.get(trial, 0) + operation.executed
@@ -248,15 +218,13 @@ def media(ctx: VerifyContext, folder: Path) -> None:
 
     A record without `actions.f32` has nothing to show.
     """
-    # numba, which robosuite's controllers use, wants a folder for compiled code; this process may write nowhere else.
-    os.environ.setdefault("NUMBA_CACHE_DIR", tempfile.gettempdir())
     from families.f03_tabletop.task import RobotTask, make
 
     if ACTIONS_NAME not in ctx.submission.names():
         return
     adapter = make(ctx.task.id)
     assert isinstance(adapter, RobotTask)
-    record = list(operations(ctx))
+    record = list(recorded(ctx))
     dim = s.SESSIONS[ctx.task.id].action_dim
     actions = np.frombuffer(ctx.submission.read(ACTIONS_NAME), "<f4").reshape(-1, dim)
     try:

@@ -4,6 +4,7 @@ The policy runs in this process and is trusted: what the sandbox of the verifier
 Observations, conversion of the answer, faults and time limits are those of the verifier.
 """
 
+import contextlib
 import dataclasses
 import json
 import runpy
@@ -57,9 +58,13 @@ class LocalPolicy:
         if str(path.parent) not in sys.path:
             sys.path.append(str(path.parent))
         try:
-            make_policy = runpy.run_path(str(path), run_name="policy").get("make_policy")
-            policy = make_policy() if callable(make_policy) else None
-        except Exception as error:  # whatever the policy's own code raises is its author's news
+            with contextlib.redirect_stdout(sys.stderr):
+                make_policy = runpy.run_path(str(path), run_name="policy").get("make_policy")
+                policy = make_policy() if callable(make_policy) else None
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # whatever the policy's own code raises is its author's news
             traceback.print_exc()
             raise InvalidSubmission(
                 "python.load", path=verify.ENTRY, cls=type(error).__name__, line=_line(error)
@@ -99,19 +104,28 @@ class LocalPolicy:
     def _timed(self, act: Callable[[], Any], cap_s: float) -> Any:
         started = time.perf_counter()
         try:
-            answer = act()
+            with contextlib.redirect_stdout(sys.stderr):  # ours is for the score alone
+                answer = act()
         except Exception as error:
             traceback.print_exc()
             raise self._fault(
                 "action.raised", cls=type(error).__name__, line=_line(error)
             ) from None
+        except SystemExit as error:
+            text = f"the policy ended its own process at line {_line(error)}"
+            self._report(text)
+            raise TrialFault("worker_died", "worker.died", text) from None
         finally:
             took = time.perf_counter() - started
             self.wall_s += took
         if self.wall_s > spec.POLICY_TOTAL_S:
-            raise TrialFault("timeout_total", "worker.time")
+            text = f"the {spec.POLICY_TOTAL_S:g} s of a pile are used up"
+            self._report(text)
+            raise TrialFault("timeout_total", "worker.time", text)
         if took > cap_s:
-            raise TrialFault("timeout_call", "worker.time", f"one call took over {cap_s:g} s")
+            text = f"one call took over {cap_s:g} s"
+            self._report(text)
+            raise TrialFault("timeout_call", "worker.time", text)
         return answer
 
     def _fault(self, code: str, **fields: object) -> TrialFault:
@@ -120,7 +134,7 @@ class LocalPolicy:
         return TrialFault("bad_action", code, text)
 
 
-def _line(error: Exception) -> int:
+def _line(error: BaseException) -> int:
     """Line at which the innermost frame of the policy stood."""
     frames = traceback.extract_tb(error.__traceback__)
     return getattr(error, "lineno", None) or (frames[-1].lineno if frames else 0) or 0
@@ -152,13 +166,24 @@ class Run:
         """Plays, prints, and returns the exit code."""
         streams, n_parts = self._streams()
         faults: list[str] = []
-        policy = LocalPolicy(self.submission, faults.append)
+        played_tick = 0
+
+        def note(text: str) -> None:
+            faults.append(f"tick {played_tick}: {text}")
+
+        policy = LocalPolicy(self.submission, note)
         pile = piles.draw(streams, n_parts)
         film = verify.Film()
         with Episode(pile, streams, policy.channels) as episode:
             seed = int(streams("policy_seed").integers(2**63, dtype=np.uint64))
             ticks = round(self.seconds * spec.CONTROL_HZ)
-            on_tick = film if self.video else (lambda episode: None)
+
+            def on_tick(episode: Episode) -> None:
+                nonlocal played_tick
+                played_tick = episode.tick
+                if self.video:
+                    film(episode)
+
             played = task.play(episode, policy, seed, ticks, on_tick)
         row = verify.to_row(episode, played, "public" if n_parts is None else "design")
         if self.events is not None:
@@ -221,7 +246,7 @@ def summary(episode: Episode, played: task.Played, faults: list[str]) -> str:
         f"policy {played.reset_s:.1f} s in reset and {played.act_s:.1f} s in act, physics "
         f"{episode.physics_s:.1f} s, pictures {episode.sensors.render_s:.1f} s",
     ]
-    lines += [f"faults {played.faults}; the first: {text}" for text in faults[:1]]
+    lines += [f"faults {len(faults)}; the first: {text}" for text in faults[:1]]
     return "\n".join(lines)
 
 

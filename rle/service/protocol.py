@@ -63,6 +63,8 @@ DTYPES: dict[str, np.dtype] = {
     for name in ("uint8", "float32", "float64", "int64", "bool")
 }
 """Element types that cross the wire, little endian, C order."""
+_NAMES = {np.dtype(name): name for name in DTYPES}
+"""Name of each native element type; asking the dtype itself is slow."""
 
 
 class Array(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -76,7 +78,7 @@ class Array(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 def to_array(value: Any) -> Array:
     """Packs an array-like of one of `DTYPES`; other dtypes are a TypeError."""
     array = np.asarray(value)
-    name = array.dtype.name
+    name = _NAMES.get(array.dtype) or array.dtype.name
     if name not in DTYPES:
         raise TypeError(f"dtype {name} does not cross the wire; allowed: {', '.join(DTYPES)}")
     return Array(name, array.shape, np.asarray(array, DTYPES[name], order="C").tobytes())  # ty: ignore[invalid-argument-type]
@@ -332,16 +334,18 @@ def send_frame(sock: socket.socket, body: bytes, timeout_s: float = FRAME_S) -> 
     Raises:
         OSError: The peer is gone, or does not read.
     """
-    data = memoryview(_LENGTH.pack(len(body)) + body)
+    data: bytes | memoryview = _LENGTH.pack(len(body)) + body
     end = None
     while True:
         try:
-            data = data[sock.send(data, socket.MSG_DONTWAIT) :]
+            sent = sock.send(data, socket.MSG_DONTWAIT)
         except BlockingIOError:
             end = end or time.monotonic() + timeout_s
             _wait(sock, end, write=True)
-        if not data:
+            continue
+        if sent == len(data):
             return
+        data = memoryview(data)[sent:]
 
 
 def recv_frame(
@@ -395,9 +399,11 @@ def _recv_exactly(sock: socket.socket, count: int, end: float | None) -> bytes:
             continue
         if not part:
             raise ProtocolError("the connection closed inside a frame")
+        if len(part) == count and not parts:
+            return part
         parts.append(part)
         count -= len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return b"".join(parts)
 
 
 def _wait(sock: socket.socket, end: float | None, *, write: bool = False) -> None:

@@ -166,8 +166,8 @@ class WorkerCore:
         events: dict[str, Scalar] = {}
         outcome = StepOutcome()
         executed = 0
-        for action in actions:
-            outcome = self._adapter.step(action.astype(np.float64))
+        for action in actions.astype(np.float64):
+            outcome = self._adapter.step(action)
             executed += 1
             events.update(outcome.events)
             if outcome.ended is not None:

@@ -61,8 +61,8 @@ def step(
         raise diverged(data, what, error) from error
 
 
-def diverged(data: mujoco.MjData, what: str, error: mujoco.FatalError) -> SimulationError:
-    """MuJoCo's fatal error as the named one, for loops that cannot afford a call a step."""
+def diverged(data: mujoco.MjData, what: str, error: Exception) -> SimulationError:
+    """A solver's fatal error as the named one, for loops that cannot afford a call a step."""
     return SimulationError(f"{what} at {data.time:.3f} s: {error}")
 
 

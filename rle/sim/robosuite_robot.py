@@ -14,14 +14,26 @@ from typing import Any, Literal
 import mujoco
 import numpy as np
 
+from rle.paths import compiled_code_dir
+from rle.sim import guard
 from rle.sim import model as lookup
+from rle.sim.arm_control import (
+    ArmControl,
+    JointControl,
+    Kernels,
+    MassMatrix,
+    quat_xyzw,
+    rotation_vector,
+)
 
 # robosuite sets MUJOCO_GL to egl unless it is osmesa or glx: `rle.sim` has chosen before. Its import
-# prints warnings about macro files and optional models, which concern nobody here.
+# prints warnings about macro files and optional models, which concern nobody here. numba, which compiles
+# its controllers, raises at import where it finds no folder to keep compiled code in.
+compiled_code_dir("robosuite")
 logging.disable(logging.WARNING)
 from robosuite.controllers import load_composite_controller_config  # noqa: E402
 from robosuite.robots import ROBOT_CLASS_MAPPING  # noqa: E402
-from robosuite.utils import binding_utils  # noqa: E402
+from robosuite.utils import binding_utils, control_utils  # noqa: E402
 
 logging.disable(logging.NOTSET)
 logging.getLogger("robosuite_logs").setLevel(logging.ERROR)
@@ -37,6 +49,8 @@ MODE = 11
 POSITION_SCALE_M = 0.05
 ROTATION_SCALE_RAD = 0.5
 """What 1 means in an arm action. Source: robosuite's OSC_POSE default."""
+ELBOW = 3
+"""Index of the elbow among the arm's joints; 0 rad is the straight forearm, bending is negative."""
 GRIPPER_START_M = 0.020833
 """Finger joint position after a reset. Source: robosuite's Panda gripper."""
 COLLISION_GROUP = 3
@@ -57,6 +71,8 @@ class RobotConfig:
     """Arm joints after a reset; None: robosuite's."""
     torso_m: float | None = None
     """Torso height after a reset; None: robosuite's."""
+    elbow_most_rad: float | None = None
+    """Upper stop of the elbow; None: the Panda's own, which lies beyond its dead centre."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +160,9 @@ class RobosuiteRobot:
         root = child.body(self.handles.root_body)
         root.pos = np.array(self.config.base_pos_m)
         root.quat = np.array(self.config.base_quat_wxyz)
+        if self.config.elbow_most_rad is not None:
+            elbow = child.joint(self.handles.arm_joints[ELBOW])
+            elbow.range = np.array([elbow.range[0], self.config.elbow_most_rad])
         _name_all(child, self.handles.prefixes[0])
         for geom in child.geoms:
             if geom.group == 0:
@@ -166,9 +185,6 @@ class RobosuiteRobot:
         if data is not None:
             simulation.data._data = data
         simulation._render_context_offscreen = None
-        self._sites = _SiteJacobians(model, simulation.data._data)
-        simulation.data.get_site_jacp = self._sites.linear
-        simulation.data.get_site_jacr = self._sites.angular
         self._model, self._data = model, simulation.data._data
         self._robot.reset_sim(simulation)
         self._robot.setup_references()
@@ -177,12 +193,15 @@ class RobosuiteRobot:
         self._arm_qpos = lookup.qpos_addresses(model, self.handles.arm_joints)
         self._arm_dof = lookup.dof_addresses(model, self.handles.arm_joints)
         self._finger_qpos = lookup.qpos_addresses(model, self.handles.finger_joints)
-        self._pads = tuple(int(model.geom(name).id) for name in self.handles.pads)
         self.bodies = frozenset(
             i for i in range(1, model.nbody) if model.body(i).name.startswith(self.handles.prefixes)
         )
         """Ids of all bodies of the robot."""
-        self._is_mine = np.isin(np.arange(model.nbody), list(self.bodies))
+        self._body_of = model.geom_bodyid.copy()
+        self._is_mine = np.isin(self._body_of, list(self.bodies))
+        self._pad_of = np.zeros(model.ngeom, dtype=np.uint8)
+        for pad, name in enumerate(self.handles.pads, start=1):
+            self._pad_of[model.geom(name).id] = pad
         return self._data
 
     def reset(self) -> None:
@@ -199,6 +218,7 @@ class RobosuiteRobot:
         ranges = self._model.actuator_ctrlrange
         self._actuators = {part: (index, *ranges[index].T) for part, index in indexes.items()}
         self._split = self._robot._action_split_indexes
+        self._control = self._controllers()
         self._native = np.zeros(max(stop for _, stop in self._split.values()) + self._is_mobile)
         # A goal in the base frame: robosuite's own reset leaves a world position where the mode
         # "follow the last goal" expects one in the base frame. The call of `control` compiles numba
@@ -206,6 +226,20 @@ class RobosuiteRobot:
         self.set_action(np.zeros(self.action_dim))
         self.control()
         data.ctrl[:] = 0.0
+
+    def _controllers(self) -> dict[str, ArmControl | JointControl]:
+        """What runs at every physics step, over robosuite's controllers of this reset."""
+        data = self._require()
+        parts = self._robot.composite_controller.part_controllers
+        self._mass = MassMatrix(self._model, data)
+        origin = self._model.site(f"{self._robot.robot_model.naming_prefix}right_center").id
+        arm = ArmControl(
+            self._model, data, parts["right"], site=self._site, origin=int(origin),
+            mass=self._mass, kernels=_KERNELS, is_mobile=self._is_mobile,
+        )  # fmt: skip
+        if not self._is_mobile:
+            return {"right": arm}
+        return {"right": arm, "torso": JointControl(data, parts["torso"], self._mass)}
 
     def set_action(self, action: np.ndarray) -> None:
         """New goal of the next control step. Shape (action_dim,), public order, inside [-1, 1]."""
@@ -235,14 +269,11 @@ class RobosuiteRobot:
 
     def control(self) -> None:
         """Writes `ctrl`; once per physics step, between `mj_step1` and `mj_step2`."""
-        data = self._require()
-        self._sites.known = {}
-        torques = self._robot.composite_controller.run_controller(_CONTROLLED)
-        self._sites.known = None
-        ctrl = data.ctrl
-        for part, value in torques.items():
+        ctrl = self._require().ctrl
+        self._mass.update()
+        for part, controller in self._control.items():
             index, low, high = self._actuators[part]
-            ctrl[index] = np.minimum(np.maximum(value, low), high)
+            ctrl[index] = np.minimum(np.maximum(controller.torques(), low), high)
         for index, value in self._set_points:
             ctrl[index] = value
 
@@ -282,20 +313,27 @@ class RobosuiteRobot:
 
     def held(self) -> set[int]:
         """Ids of bodies that touch both pads."""
-        data, model = self._require(), self._model
-        pairs = data.contact.geom[: data.ncon]
-        left, right = (
-            set(model.geom_bodyid[pairs[:, ::-1][pairs == pad]].tolist()) for pad in self._pads
-        )
+        pairs = self._touching()
+        pads = self._pad_of[pairs]
+        if not pads.any():
+            return set()
+        others = self._body_of[pairs[:, ::-1]]
+        left, right = (set(others[pads == pad].tolist()) for pad in (1, 2))
         return (left & right) - self.bodies - {0}
 
     def touched(self) -> set[int]:
         """Ids of bodies that touch any geom of the robot."""
-        data = self._require()
-        bodies = self._model.geom_bodyid[data.contact.geom[: data.ncon]]
-        mine = self._is_mine[bodies]
+        pairs = self._touching()
+        mine = self._is_mine[pairs]
         one = mine[:, 0] != mine[:, 1]
-        return set(bodies[one][~mine[one]].tolist())
+        if not one.any():
+            return set()
+        return set(self._body_of[pairs[one]][~mine[one]].tolist())
+
+    def _touching(self) -> np.ndarray:
+        """Pairs of geoms in contact. Shape (n, 2)."""
+        data = self._require()
+        return data.contact.geom[: data.ncon]
 
     def _yaw(self) -> float:
         if not self._is_mobile:
@@ -317,57 +355,11 @@ def _name_all(child: mujoco.MjSpec, prefix: str) -> None:
                 element.name = f"{prefix}{kind}_{number}"
 
 
-_CONTROLLED = {"right": True, "torso": True}
-"""Parts whose controller of robosuite runs; fingers and base follow set-points of ours."""
-
-
-class _SiteJacobians:
-    """Computes a site's Jacobians once where the arm's controller asks for them four times a step."""
-
-    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData) -> None:
-        self._model, self._data = model, data
-        self._ids = {model.site(i).name: i for i in range(model.nsite)}
-        self.known: dict[str, np.ndarray] | None = None
-        """By site, shape (2, 3, nv); None while the state may change between two calls."""
-
-    def _both(self, name: str) -> np.ndarray:
-        if self.known is not None and name in self.known:
-            return self.known[name]
-        both = np.zeros((2, 3, self._model.nv))
-        mujoco.mj_jacSite(self._model, self._data, both[0], both[1], self._ids[name])
-        if self.known is not None:
-            self.known[name] = both
-        return both
-
-    def linear(self, name: str) -> np.ndarray:
-        """Shape (3, nv), m/rad (m/m for slides)."""
-        return self._both(name)[0]
-
-    def angular(self, name: str) -> np.ndarray:
-        """Shape (3, nv), rad/rad."""
-        return self._both(name)[1]
-
-
-def quat_xyzw(rotation: np.ndarray) -> np.ndarray:
-    """Unit quaternion x, y, z, w of a rotation matrix, w >= 0. Shape (3, 3) to (4,)."""
-    quat = np.zeros(4)
-    mujoco.mju_mat2Quat(quat, np.ascontiguousarray(rotation).reshape(-1))
-    return np.roll(quat if quat[0] >= 0 else -quat, -1)
-
-
-def rotation_of(quat: np.ndarray) -> np.ndarray:
-    """Rotation matrix (3, 3) of a unit quaternion x, y, z, w."""
-    out = np.zeros(9)
-    mujoco.mju_quat2Mat(out, np.roll(quat, 1))
-    return out.reshape(3, 3)
-
-
-def rotation_vector(rotation: np.ndarray) -> np.ndarray:
-    """Axis times angle of a rotation matrix. Shape (3, 3) to (3,), rad."""
-    quat, vector = np.zeros(4), np.zeros(3)
-    mujoco.mju_mat2Quat(quat, np.ascontiguousarray(rotation).reshape(-1))
-    mujoco.mju_quat2Vel(vector, quat, 1.0)
-    return vector
+_KERNELS = Kernels(
+    opspace=control_utils.opspace_matrices,
+    nullspace=control_utils.nullspace_torques,
+    orientation_error=control_utils.orientation_error,
+)
 
 
 def pose_action(
@@ -399,11 +391,17 @@ def drive(
 
     Args:
         each_substep: Called after every physics step, with contacts and state up to date.
+
+    Raises:
+        SimulationError: `sim_unstable`, where MuJoCo or the controllers' algebra give up on a diverged state.
     """
-    for _ in range(substeps):
-        mujoco.mj_step1(model, data)
-        for robot in robots:
-            robot.control()
-        mujoco.mj_step2(model, data)
-        if each_substep is not None:
-            each_substep(data)
+    try:
+        for _ in range(substeps):
+            mujoco.mj_step1(model, data)
+            for robot in robots:
+                robot.control()
+            mujoco.mj_step2(model, data)
+            if each_substep is not None:
+                each_substep(data)
+    except (mujoco.FatalError, np.linalg.LinAlgError) as error:
+        raise guard.diverged(data, "control step", error) from error

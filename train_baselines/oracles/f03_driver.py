@@ -18,7 +18,7 @@ from rle import seeds
 from rle.service import embedded
 from rle.service.client import Client, Observation, StepResult
 from rle.service.course import Profile
-from rle.sim.robosuite_robot import rotation_of, rotation_vector
+from rle.sim.arm_control import rotation_of, rotation_vector
 
 OPEN, CLOSED = -1.0, 1.0
 POSITION_SCALE_M, ROTATION_SCALE_RAD = 0.05, 0.5

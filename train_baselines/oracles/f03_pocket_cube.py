@@ -22,7 +22,7 @@ from families.f03_tabletop.verify import score_evidence
 from rle.service import embedded
 from rle.service.adapter import TrialPlan
 from rle.service.client import Client, SimError, TrialOverError
-from rle.sim.robosuite_robot import rotation_of, rotation_vector
+from rle.sim.arm_control import rotation_of, rotation_vector
 from train_baselines.oracles.f03_driver import (
     POSITION_SCALE_M,
     ROTATION_SCALE_RAD,

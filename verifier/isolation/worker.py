@@ -98,6 +98,8 @@ class SubmissionWorker:
         self.final_log = ""
         self.failures = ""
         """How many calls failed and how the first one did; "" where none did."""
+        declared = getattr(checked.contract, "functions", ())
+        self._shown = {f.name: (f.target or f.name).rpartition(":")[2] for f in declared}
         self._calls = self._failed = 0
         self._first_failure = ""
         self.died_by_signal = False
@@ -195,7 +197,7 @@ class SubmissionWorker:
         except TrialFault as fault:
             self._failed += 1
             self._first_failure = self._first_failure or (
-                f"call {self._calls} ({name}): {fault.detail or fault.code}"
+                f"call {self._calls} ({self._shown.get(name, name)}): {fault.detail or fault.code}"
             )
             self.failures = f"{self._failed} failed of {self._calls} calls; {self._first_failure}"
             raise
@@ -214,7 +216,8 @@ class SubmissionWorker:
         for number in call.floats:
             if not np.isfinite(results[number]).all():
                 field = call.outputs.specs[number]["name"]
-                text = f"{AGENT_MESSAGES['action.nonfinite']}; {field} of {name} is not"
+                shown = self._shown.get(name, name)
+                text = f"{AGENT_MESSAGES['action.nonfinite']}; {field} of {shown} is not"
                 raise TrialFault("bad_action", "action.nonfinite", text)
         return tuple(results)
 

@@ -99,8 +99,6 @@ SIDE_CAMERA_XYZ_M = (-0.5, 0.35, 1.05)
 SIDE_FOVY_DEG = 60.0
 MOVE_PACE_M = 0.13
 """Way of the mobile robot's hand in ten steps of `move`. Source: measured; a test compares."""
-UNBEND_STEPS = 40
-"""Steps of pure -x, then of pure +z, that bring a straight arm back. Source: as the pace."""
 WRIST_CAMERA_XYZ_M = (0.0, 0.05, -0.097)
 """Of the wrist camera in the grip site's frame. Source: the Panda hand's model; a test compares."""
 WRIST_CAMERA_WXYZ = (0.0, 0.0, 1.0, 0.0)

@@ -10,6 +10,10 @@ ROBOT_BASE_M = (-0.62, 0.0, 0.0)
 """Start of the mobile base. Source: published."""
 TORSO_START_M = 0.20
 """Torso height at the start. Source: published."""
+ELBOW_MOST_RAD = -0.8
+"""Upper stop of the mobile robot's elbow. Source: ours. The Panda's own stop, -0.07, lies beyond the dead centre at
+-atan(0.0825/0.316) - atan(0.0825/0.384) = -0.467, where the wrist is farthest from the shoulder: an elbow that has
+passed it is held against its stop by whatever brings the hand back (measured). This one costs 10 mm of 0.72 m."""
 
 
 class Field(Frozen):

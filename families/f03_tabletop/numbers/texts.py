@@ -22,8 +22,9 @@ _ROBOT = (
     "From its start it reaches about 0.75 m for top-down grasps; drive the base for more (base values below about 0.35 "
     "do not move it). `move` drives the gripper site towards a world pose with base and torso still; as `quat_xyzw`, "
     "(0.7071, 0.7071, 0, 0) points the gripper straight down, fingers closing along y. "
-    f"The hand covers about {c.MOVE_PACE_M:g} m in ten steps. A target beyond reach stretches the arm straight, and from there `move` may not "
-    f"come back: draw the hand back and then up with `step`, position alone (-x, then +z, {c.UNBEND_STEPS} steps each), and go on."
+    f"The hand covers about {c.MOVE_PACE_M:g} m in ten steps. For a target beyond reach it stretches as far as the elbow's stop lets "
+    "it, with the hand off the wanted rotation; compare `eef_pos` with what was asked. The way there is straight and knows no obstacle: "
+    "go around the robot's own column, not through it."
 )
 TITLES = {
     "tower": "Build the tallest tower",

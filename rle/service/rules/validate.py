@@ -49,15 +49,16 @@ def actions(array: Array, spec: SessionSpec) -> tuple[np.ndarray, int]:
         raise BadRequest(f"actions is {array.dtype} {tuple(array.shape)}; {wanted}")
     if not 1 <= values.shape[0] <= MAX_BATCH:
         raise BadRequest(f"actions has {values.shape[0]} rows; {wanted}")
-    bad = np.argwhere(~np.isfinite(values))
-    if bad.size:
-        row, column = bad[0]
+    if not np.isfinite(values).all():
+        row, column = np.argwhere(~np.isfinite(values))[0]
         raise BadRequest(
             f"actions[{row}, {column}] is {values[row, column]}; only finite values are accepted, "
             "nothing was charged"
         )
     clipped = int(np.count_nonzero(np.abs(values) > 1.0))
-    return np.clip(values, -1.0, 1.0).astype(np.float32), clipped
+    if clipped:
+        values = np.clip(values, -1.0, 1.0)
+    return values.astype(np.float32), clipped
 
 
 def observe(look: ObserveSpec, spec: SessionSpec) -> ObserveSpec:

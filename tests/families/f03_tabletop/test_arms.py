@@ -9,7 +9,7 @@ from families.f03_tabletop.task import make
 from rle.service.adapter import BadRequest
 from rle.service.protocol import ObserveSpec
 from rle.service.worker import check_observation, checked_evidence
-from rle.sim.robosuite_robot import quat_xyzw
+from rle.sim.arm_control import quat_xyzw
 
 pytestmark = pytest.mark.xdist_group("f03")
 

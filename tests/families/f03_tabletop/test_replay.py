@@ -53,8 +53,17 @@ def played(tmp_path_factory):
 def test_a_replayed_record_ends_in_the_same_state_to_the_bit(played):
     folder, adapter, state = played
     ctx = context(folder)
-    record = list(verify.operations(ctx))
-    assert [o.op for o in record] == ["open", "step", "reset", "beam", "move", "beam", "step"]
+    record = list(verify.recorded(ctx))
+    assert [o.op for o in record] == [
+        "open",
+        "step",
+        "reset",
+        "beam",
+        "move",
+        "beam",
+        "step",
+        "close",
+    ]
     actions = np.frombuffer((folder / "actions.f32").read_bytes(), "<f4").reshape(-1, 12)
     instance = instances.draw(TASK, ctx.rng(instances.STREAM, 0))
     steps = sum(1 for _ in verify.replay(adapter, instance, record, actions)) - 1

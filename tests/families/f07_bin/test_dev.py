@@ -71,6 +71,25 @@ def _state():
     return [np.zeros(a.shape, a.dtype) for a in STATE]
 
 
+@pytest.mark.parametrize(
+    ("body", "ended", "words"),
+    [
+        ("self.home[:7] if obs['t'] > 0.12 else self.home", "done",
+         "faults 1; the first: tick 3: expected 8 finite numbers, got shape (7,)"),
+        ("self.home if obs['t'] < 0.12 else sys.exit(0)", "worker_died",
+         "faults 1; the first: tick 3: the policy ended its own process at line 9"),
+        ("print('noise') or self.home", "done", "cleared 0 of 12"),
+    ],
+)  # fmt: skip
+def test_what_went_wrong_is_told_with_its_tick(submission, capsys, body, ended, words):
+    folder = submission(text=HOLD.replace("import numpy", "import sys, numpy").format(answer=body))
+    assert dev.main(["run", str(folder), "--pile", "35", "--seconds", "0.2"]) == 0
+    printed = capsys.readouterr()
+    assert words in printed.out and f"ended: {ended}" in printed.out
+    assert "noise" not in printed.out, "what a policy prints goes elsewhere than the score"
+    assert ("noise" in printed.err) == ("noise" in body)
+
+
 def test_refusals(submission, tmp_path):
     with pytest.raises(InvalidSubmission, match=r'names "rgb"; allowed: overhead_rgb'):
         dev.LocalPolicy(submission(channels='["rgb"]'))

@@ -208,8 +208,12 @@ def test_a_quick_look_is_one_short_pile_and_no_score(short, context, tmp_path, m
     ],
 )
 def test_faults_and_gates_in_the_sandbox(body, score, closed, faults, short, context, tmp_path):
-    result = verify.verify(context(make_submission(tmp_path, body)))
+    ctx = context(make_submission(tmp_path, body))
+    result = verify.verify(ctx)
     assert {name for name, is_open in result.gates.items() if not is_open} == closed
+    notes = [note.read_text() for note in ctx.settings.log_folder.glob("*.note")]
+    assert bool(notes) == bool(closed) and all("(act): " in note for note in notes)
+    assert not any("act_frame" in note for note in notes), "a policy knows no such function"
     assert result.score == score
     if faults is None:
         assert {r.ended for r in result.rows} == {"not_run"}

@@ -77,7 +77,7 @@ def test_another_salt_draws_another_instance(tmp_path):
 def test_a_simulator_that_fails_ends_the_replay_with_its_reason(tmp_path):
     declared = played(tmp_path)
     found = replay(tmp_path, declared, PRACTICE_SALT, InProcess(declared, Dead("x")))
-    assert found == ["record 1: the simulator failed (exception)"]
+    assert found == ["trial 0, record 1: the simulator failed (exception)"]
 
 
 def test_changed_actions_are_found_in_what_they_lead_to(tmp_path):

@@ -4,16 +4,10 @@ import mujoco
 import numpy as np
 import pytest
 
-from rle.sim.robosuite_robot import (
-    MODE,
-    RobosuiteRobot,
-    RobotConfig,
-    drive,
-    pose_action,
-    quat_xyzw,
-    rotation_of,
-    rotation_vector,
-)
+from rle.errors import SimulationError
+from rle.sim import guard
+from rle.sim.arm_control import quat_xyzw, rotation_of, rotation_vector
+from rle.sim.robosuite_robot import MODE, RobosuiteRobot, RobotConfig, drive, pose_action
 
 pytestmark = pytest.mark.xdist_group("f03")
 SUBSTEPS = 25
@@ -72,28 +66,52 @@ def test_two_resets_and_the_same_actions_give_the_same_bits(bench):
     assert np.array_equal(*seen)
 
 
-def test_shared_jacobians_are_the_same_torques(bench):
-    # Jacobians computed once per physics step, against robosuite's own that compute them at every call.
+def test_torques_are_those_of_robosuite_to_the_bit(bench):
+    # Both use the goal's own reading of the state in its first physics step and a fresh one in each other.
     rng = np.random.default_rng(4)
-    for _ in range(3):
-        bench.robot.set_action(rng.uniform(-1, 1, 12))
+    composite = bench.robot._robot.composite_controller
+    parts = composite.part_controllers
+    for count in range(75):
+        if count % SUBSTEPS == 0:
+            bench.robot.set_action(rng.uniform(-1, 1, 12))
+        mujoco.mj_step1(bench.model, bench.data)
+        is_fresh = parts["right"].new_update
+        assert is_fresh is (count % SUBSTEPS > 0)
+        bench.robot.control()
+        for name in ("right", "torso"):
+            parts[name].new_update = is_fresh
+        theirs = composite.run_controller({"right": True, "torso": True})
+        for name, wanted in theirs.items():
+            index, low, high = bench.robot._actuators[name]
+            assert np.array_equal(bench.data.ctrl[index], np.clip(wanted, low, high)), (count, name)
+        mujoco.mj_step2(bench.model, bench.data)
+    assert np.abs(bench.data.qvel).max() > 0.05, "it moves"
+
+
+def test_a_controller_of_another_kind_is_refused(bench):
+    part = bench.robot._robot.composite_controller.part_controllers["right"]
+    part.uncoupling = False
+    with pytest.raises(ValueError, match="uncoupled"):
+        bench.robot._controllers()
+    part.uncoupling = True
+
+
+def test_a_solver_that_gives_up_is_a_named_error(bench, monkeypatch):
+    def gives_up(*_):
+        raise mujoco.FatalError("FactorizeHessian: rank-deficient")
+
+    bench.robot.set_action(np.zeros(12))
+    monkeypatch.setattr(mujoco, "mj_step2", gives_up)
+    with pytest.raises(SimulationError, match=r"control step at 0\.000 s: FactorizeHessian"):
         drive(bench.model, bench.data, [bench.robot], SUBSTEPS)
-    bench.robot.set_action(rng.uniform(-1, 1, 12))
-    mujoco.mj_step1(bench.model, bench.data)
-    bench.robot.control()  # the first after a new goal still uses the state of that moment
-    bench.robot.control()
-    ours = bench.data.ctrl.copy()
-    sites = bench.robot._sites
-    plain = np.zeros((2, 3, bench.model.nv))
-    site = bench.model.site(bench.robot.handles.grip_site).id
-    mujoco.mj_jacSite(bench.model, bench.data, plain[0], plain[1], site)
-    name = bench.robot.handles.grip_site
-    assert np.array_equal(plain, [sites.linear(name), sites.angular(name)])
-    everything = dict.fromkeys(("right", "torso", "base", "right_gripper"), True)
-    theirs = bench.robot._robot.composite_controller.run_controller(everything)
-    index, low, high = bench.robot._actuators["right"]
-    assert np.array_equal(ours[index], np.clip(theirs["right"], low, high))
-    assert sites.known is None, "nothing is kept between physics steps"
+
+
+def test_a_state_that_is_no_number_is_a_named_error(bench):
+    bench.data.qvel[0] = np.nan
+    bench.robot.set_action(np.zeros(12))
+    with pytest.raises(SimulationError):
+        drive(bench.model, bench.data, [bench.robot], SUBSTEPS)
+        guard.check(bench.model, bench.data)
 
 
 def test_the_grip_site_approaches_along_z_and_closes_along_x(bench):
