@@ -119,6 +119,7 @@ class Trial:
         self.reference, self.draws, self.first_frame = reference, draws, first_frame
         self.g1 = g1 or scene.build(spec.EVAL_TIMESTEP_S, draws.dynamics, draws.terrain)
         self.model, self.data = self.g1.model, mujoco.MjData(self.g1.model)
+        self._substeps = round(spec.CONTROL_PERIOD_S / self.model.opt.timestep)
         self.steps = min(reference.frames - 1 - first_frame, len(draws.noise))
         """Longest length of this trial, control steps."""
         self._targets = targets(reference)
@@ -135,9 +136,8 @@ class Trial:
         """Puts the robot at the first frame plus the start offsets and out of the floor."""
         data, start = self.data, self.draws.start
         mujoco.mj_resetData(self.model, data)
-        qpos, qvel = (
-            a[self.first_frame].copy() for a in (self.reference.qpos, self.reference.qvel)
-        )
+        first, clip = self.first_frame, self.reference
+        qpos, qvel = clip.qpos[first].copy(), clip.qvel[first].copy()
         qpos[:3] += start.pos_m
         qpos[3:7] = rotations.product(rotations.from_rpy(*start.rpy_rad), qpos[3:7])
         qpos[7:] = np.clip(qpos[7:] + start.joint_rad, self._low, self._high)
@@ -181,8 +181,7 @@ class Trial:
         """Observation frame of the present time, with noise. Shape (1, 160), float64."""
         k = self.step_index
         last = self._action[k - 1 : k] if k else np.zeros((1, spec.N_JOINTS))
-        clean = observe(self.robot, self.target(), self._offset, last)
-        return clean + self.draws.noise[k]
+        return observe(self.robot, self.target(), self._offset, last) + self.draws.noise[k]
 
     def joint_target(self, step: int) -> np.ndarray:
         """Servo targets of a step: clip(default + scale a - bias), latency applied. Shape (29,), rad."""
@@ -227,7 +226,7 @@ class Trial:
     def _simulate(self, joint_target: np.ndarray) -> None:
         """One control period of physics; poses and sensors are brought up to its end."""
         self.data.ctrl[self.g1.handles.ctrl] = joint_target
-        guard.step(self.model, self.data, steps=spec.EVAL_SUBSTEPS)
+        guard.step(self.model, self.data, steps=self._substeps)
         scene.refresh(self.model, self.data)
 
     def _measure(self) -> None:

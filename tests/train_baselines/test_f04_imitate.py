@@ -3,12 +3,10 @@
 import dataclasses
 
 import numpy as np
-import pytest
 
 from families.f04_tracking import draws, metrics, policy, spec, task
 from families.f04_tracking.reference import Reference, load_clip
 from rle import seeds
-from rle.errors import UserError
 from train_baselines.oracles import f04_imitate
 
 FRAMES = 151
@@ -39,19 +37,11 @@ def test_a_student_learns_to_stand_and_move_in_noise(tmp_path):
         episode_steps=150, start_share=0.5, expert_share=(1.0, 0.5, 0.25), updates_per_round=100,
         batch=256, final_updates=300,
     )  # fmt: skip
-    course = f04_imitate.Course("dance", clip, f04_imitate.expert_of(clip, settings))
-    f04_imitate.train([course], settings, seed=0, out=tmp_path, max_minutes=np.inf)
-    data = (tmp_path / "dance" / spec.ONNX_FILE).read_bytes()
+    f04_imitate.train("dance", clip, settings, seed=0, out=tmp_path, max_minutes=np.inf)
+    data = (tmp_path / spec.ONNX_FILE).read_bytes()
     student = policy.LocalGraph(data, settings.history)
     for trial in (0, 1):
         steps, tracked = play(clip, student.act, settings.history, trial)
         assert steps == FRAMES - 1 and tracked >= MIN_TRACKING
         untrained, _ = play(clip, lambda _: np.zeros(spec.ACTION_DIM), 1, trial)
         assert untrained < 0.5 * FRAMES
-
-
-@pytest.mark.parametrize("options", [{"steps": True}, {"tasks": ("f04/dance", "f04/fight")}])
-def test_a_base_goes_with_one_clip_and_no_steps(tmp_path, options):
-    given = {"tasks": ("f04/dance",), "out": tmp_path, "base": True, **options}
-    with pytest.raises(UserError, match="--base"):
-        f04_imitate.main(f04_imitate.Arguments(**given))

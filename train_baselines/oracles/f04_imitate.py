@@ -2,24 +2,22 @@
 
 Imitation on the network's own rollouts: robots under the full evaluation draws are driven by the
 network; every state they reach is labelled with what the controller would have done, and the network is
-fitted to all labels. With `--steps` that is the stepping controller of `f04_stepper.py`, otherwise the tracker
-of `f04_tracker.py`, which keeps its feet where they are. One network can learn several clips at once: what is
-to be tracked is in the observation. With `--base` it does not start from nothing: it corrects the action of the Kalman
-window and LQR gains of `f04_lqg.py`, which know neither latency, nor drawn dynamics, nor that feet slip.
+fitted to all labels. The controller is the tracker of `f04_tracker.py`, which keeps its feet where they are;
+`f04_student.py` learns to step. With `--base` the network does not start from nothing: it corrects the action of
+the Kalman window and LQR gains of `f04_lqg.py`, which know neither latency, nor drawn dynamics, nor that feet slip.
 
-    python -m train_baselines.oracles.f04_imitate f04/dance f04/fight --steps --out assets/oracles/f04
+    python -m train_baselines.oracles.f04_imitate f04/run --base --out assets/oracles/f04
 
-`--out` receives one folder per task.
+`--out` receives a folder named after the task.
 """
 
 import copy
 import json
 import os
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -34,16 +32,11 @@ from families.f04_tracking.export import export_policy
 from families.f04_tracking.reference import Reference, load_clip
 from families.f04_tracking.task import Trial
 from rle import seeds
-from rle.errors import UserError
 from train_baselines.oracles.f04_lqg import MEASURED, KalmanLqr
 from train_baselines.oracles.f04_lqg import Settings as LqgSettings
-from train_baselines.oracles.f04_pendulum import frames_of
-from train_baselines.oracles.f04_stepper import Stepper
 from train_baselines.oracles.f04_tracker import NV, Tracker
 from train_baselines.oracles.f04_tracker import Settings as TrackerSettings
 
-MakeExpert = Callable[[Trial], Tracker | Stepper]
-"""Gives the expert of one rollout."""
 BASE_FEATURES = spec.ACTION_DIM + 2 * NV
 """The base's action and estimate."""
 
@@ -55,8 +48,6 @@ class Settings:
     history: int = 16
     """Observation frames that the network sees."""
     hidden: tuple[int, ...] = (256, 128)
-    steps: bool = False
-    """The expert is the stepping controller of `f04_stepper.py`, not the tracker."""
     expert: TrackerSettings = TrackerSettings()
     base: LqgSettings | None = None
     """What the network corrects; None is nothing."""
@@ -149,25 +140,20 @@ class Student(nn.Module):
         self.std.copy_(x.std(dim=0).clamp(min=1e-2))
 
 
-class Course(NamedTuple):
-    """One clip to learn."""
-
-    slug: str
-    reference: Reference
-    make_expert: MakeExpert
-
-
 class Robots:
     """Persistent rollouts under the evaluation draws, and all that was seen and labelled in them.
 
     Args:
-        courses: The clips; robot i follows clip i modulo their number.
+        reference: The clip.
+        expert: The tracker of that clip.
         settings: Numbers of rollouts and steps.
         key: Key of the random streams of this training run.
     """
 
-    def __init__(self, courses: list[Course], settings: Settings, key: bytes) -> None:
-        self.courses, self.settings, self.key = courses, settings, key
+    def __init__(
+        self, reference: Reference, expert: Tracker, settings: Settings, key: bytes
+    ) -> None:
+        self.reference, self.expert, self.settings, self.key = reference, expert, settings, key
         self.rng = seeds.stream(key, "rollouts")
         self.n_trials, self.t = 0, 0
         n, total = settings.robots, settings.rounds * settings.steps_per_round
@@ -179,26 +165,24 @@ class Robots:
         self.age = np.zeros((n, total), np.int64)
         """Control steps since the rollout's start."""
         self.lost = np.zeros((n, total), bool)
-        self.trials, self.experts = map(list, zip(*(self._start(i) for i in range(n)), strict=True))
+        self.trials = [self._start() for _ in range(n)]
         self.lengths: list[int] = []
         """Steps of the rollouts that ended since the last report."""
 
-    def _start(self, robot: int) -> tuple[Trial, Tracker | Stepper]:
-        """A new rollout of a robot and its expert."""
-        course = self.courses[robot % len(self.courses)]
+    def _start(self) -> Trial:
+        """A new rollout."""
         steps, number = self.settings.episode_steps, self.n_trials
         self.n_trials += 1
-        last = course.reference.frames - 2
+        last = self.reference.frames - 2
         from_start = self.rng.random() < self.settings.start_share
         first = 0 if from_start else int(self.rng.integers(0, last))
         draws = trial_draws(
             lambda name: seeds.stream(self.key, name, number),
-            course.reference.body_pos_w,
+            self.reference.body_pos_w,
             self.settings.profile,
             steps,
         )
-        trial = Trial(course.reference, draws, first_frame=first)
-        return trial, course.make_expert(trial)
+        return Trial(self.reference, draws, first_frame=first)
 
     def windows(self, robot: np.ndarray, t: np.ndarray) -> torch.Tensor:
         """Observation histories at the given places, shape (N, 160 H); zeros before a rollout's start."""
@@ -215,11 +199,11 @@ class Robots:
             for i, trial in enumerate(self.trials):
                 if trial.ended is not None:
                     self.lengths.append(trial.step_index)
-                    self.trials[i], self.experts[i] = trial, _ = self._start(i)
+                    trial = self.trials[i] = self._start()
                 self.age[i, self.t] = trial.step_index
                 self.frames[i, self.t] = trial.observe()[0]
                 bias = np.array(trial.draws.dynamics.encoder_bias_rad)
-                self.labels[i, self.t] = self.experts[i].action(trial.frame, trial.data, bias)
+                self.labels[i, self.t] = self.expert.action(trial.frame, trial.data, bias)
             limit = self.settings.label_limit
             self.lost[:, self.t] = np.abs(self.labels[:, self.t]).max(axis=1) > limit
             np.clip(self.labels[:, self.t], -limit, limit, out=self.labels[:, self.t])
@@ -246,35 +230,26 @@ class Robots:
         return self.windows(robot, t), features[robot, t], labels
 
 
-def expert_of(reference: Reference, settings: Settings) -> MakeExpert:
-    """The expert that the settings name; what can be prepared is prepared once per clip."""
-    if settings.steps:
-        frames = frames_of(reference)
-        return lambda trial: Stepper(frames, trial.g1)
-    tracker = Tracker(reference, settings.expert)
-    return lambda trial: tracker
-
-
 def train(
-    courses: list[Course], settings: Settings, seed: int, out: Path, max_minutes: float
+    slug: str, reference: Reference, settings: Settings, seed: int, out: Path, max_minutes: float
 ) -> None:
-    """Trains one student and exports it for every clip after every fifth round and at the end.
+    """Trains the student of one clip and exports it after every fifth round and at the end.
 
     Args:
-        courses: The clips; one, if there is a base.
+        slug: Task without the family.
+        reference: The clip.
         settings: All choices.
         seed: Seed of weights and rollouts.
-        out: Receives a folder per clip.
+        out: Folder of the artifact.
         max_minutes: Wall time after which no further round starts; a run that meets it is not
             reproducible, and says so.
     """
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     began = time.monotonic()
-    tasks = "+".join(course.slug for course in courses)
-    key = seeds.trial_key("f04", tasks, "public", f"imitation-{seed}")
-    robots = Robots(courses, settings, key)
-    base = None if settings.base is None else KalmanLqr(courses[0].reference, settings.base)
+    key = seeds.trial_key("f04", slug, "public", f"imitation-{seed}")
+    robots = Robots(reference, Tracker(reference, settings.expert), settings, key)
+    base = None if settings.base is None else KalmanLqr(reference, settings.base)
     student = Student(base, settings)
     average = copy.deepcopy(student)
     optimizer = torch.optim.Adam(student.parameters(), lr=settings.learning_rate)
@@ -301,19 +276,17 @@ def train(
         return total / count
 
     def stage(rounds: int) -> None:
-        named = " ".join(f"f04/{course.slug}" for course in courses)
-        options = "".join(f" --{name}" for name in ("steps", "base") if getattr(settings, name))
-        command = "python -m train_baselines.oracles.f04_imitate"
+        options = " --base" if settings.base else ""
+        command = f"python -m train_baselines.oracles.f04_imitate f04/{slug}"
+        meta = {
+            "made_by": f"{command} --seed {seed} --rounds {settings.rounds}{options}",
+            "reference": reference.kind,
+            "reference_sha256": reference.sha256,
+            "rounds": rounds,
+            "samples": robots.t * settings.robots,
+        }
         probes = robots.sample(spec.EXPORT_PROBES)[0].numpy()
-        for course in courses:
-            meta = {
-                "made_by": f"{command} {named} --seed {seed} --rounds {settings.rounds}{options}",
-                "reference": course.reference.kind,
-                "reference_sha256": course.reference.sha256,
-                "rounds": rounds,
-                "samples": robots.t * settings.robots,
-            }
-            export_policy(average, out / course.slug, settings.history, meta, probes)
+        export_policy(average, out, settings.history, meta, probes)
 
     for number in range(settings.rounds):
         if (time.monotonic() - began) / 60.0 > max_minutes:
@@ -349,41 +322,32 @@ def _is_arm(joint: str) -> bool:
 
 @dataclass(frozen=True)
 class Arguments:
-    """Train the imitation oracle of one or more tasks and export it."""
+    """Train the imitation oracle of one task, without steps, and export it."""
 
-    tasks: Annotated[tuple[str, ...], tyro.conf.Positional]
-    """Task ids, f04/dance."""
+    task: Annotated[str, tyro.conf.Positional]
+    """Task id, f04/run."""
     out: Path
-    """Receives a folder per task."""
+    """Receives a folder named after the task."""
     seed: int = 0
     rounds: int = Settings.rounds
-    steps: bool = False
-    """Imitate the stepping controller, not the tracker that keeps its feet where they are."""
     base: bool = False
-    """Correct the Kalman and LQR policy of the one task instead of starting from nothing."""
+    """Correct the Kalman and LQR policy of the task instead of starting from nothing."""
     max_minutes: float = float("inf")
     """Wall time after which no further round starts."""
 
 
 def main(arguments: Arguments) -> None:
     """Command line entry point."""
-    if arguments.base and (arguments.steps or len(arguments.tasks) != 1):
-        raise UserError("--base corrects the tracker's own gains: give it one task and no --steps")
     settings = replace(Settings(), rounds=arguments.rounds)
-    if arguments.steps:
-        settings = replace(settings, steps=True)
     if arguments.base:
         base = LqgSettings()
         settings = replace(
             settings, base=base, expert=base.tracker, hidden=(192, 96), expert_share=(0.5,)
         )
     print(json.dumps(asdict(settings)), flush=True)
-    courses = []
-    for task in arguments.tasks:
-        reference = load_clip(task)
-        make_expert = expert_of(reference, settings)
-        courses.append(Course(task.removeprefix("f04/"), reference, make_expert))
-    train(courses, settings, arguments.seed, arguments.out, arguments.max_minutes)
+    slug = arguments.task.removeprefix("f04/")
+    reference, out = load_clip(arguments.task), arguments.out / slug
+    train(slug, reference, settings, arguments.seed, out, arguments.max_minutes)
 
 
 if __name__ == "__main__":

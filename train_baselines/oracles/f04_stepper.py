@@ -148,12 +148,15 @@ class Stepper:
         return offset / np.array(spec.ACTION_SCALE_RAD)
 
     def target(self, k: int, data: mujoco.MjData) -> np.ndarray:
-        """Servo targets at frame k, shape (29,), rad; call once per control period."""
-        robot = self.robot
-        robot.update(data.qpos, data.qvel)
-        self._look(k)
-        self._advance(k, robot.touching(data))
+        """Servo targets at frame k, shape (29,), rad; instead of `watch`."""
+        self.watch(k, data)
         return self._follow(k, self._pressure(k))
+
+    def watch(self, k: int, data: mujoco.MjData) -> None:
+        """Takes in the state at frame k and moves on by one control period; call once in each."""
+        self.robot.update(data.qpos, data.qvel)
+        self._look(k)
+        self._advance(k, self.robot.touching(data))
 
     # ----------------------------------------------------------------------------- the present
 
@@ -323,15 +326,10 @@ class Stepper:
         if abs(beyond) > s.reserve_m:
             long += (beyond - np.sign(beyond) * (s.reserve_m - s.over_m)) / part
         needed = np.array([long, side * wide])
-        place = np.array(
-            [
-                np.clip(long, -s.max_stride_m, s.max_stride_m),
-                side * np.clip(wide, s.min_spread_m, s.max_spread_m),
-            ]
-        )
-        outside_m = max(
-            0.0, -side * xi[1] - SOLE_Y_M
-        )  # beyond the standing foot: a step cannot help
+        place_x = np.clip(long, -s.max_stride_m, s.max_stride_m)
+        place = np.array([place_x, side * np.clip(wide, s.min_spread_m, s.max_spread_m)])
+        # beyond the standing foot: a step cannot help
+        outside_m = max(0.0, -side * xi[1] - SOLE_Y_M)
         cost = np.abs(needed - place).sum() + 1.5 * outside_m + 0.2 * np.abs(place - clip).sum()
         return Step(press, standing_m + self.turn @ place, float(cost))
 

@@ -1,0 +1,1 @@
+"""Numbers of f07 by subject; `spec.py` re-exports them."""
