@@ -110,6 +110,7 @@ def test_constant_answer_is_valid_and_worth_nothing(tmp_path):
     assert [(r.id, r.ended) for r in result.rows] == [("a00", "done"), ("b00", "done")]
     assert result.metrics["frames_a"] == 2.0 and result.metrics["frames_b"] == 4.0
     assert result.metrics["frames_unanswered"] == 0.0
+    assert result.metrics["deduction"] == 0.0, "an estimator that costs nothing is never too slow"
 
 
 def test_frames_that_fail_later_are_unanswered_and_the_trial_goes_on(tmp_path):
