@@ -10,7 +10,7 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -140,12 +140,14 @@ def freeze(source: Path, destination: Path, task: TaskSpec, *, harness: bool = F
     )
 
 
-def _stand_ins(refused: Iterable[str], contract: ArtifactContract) -> list[str]:
+def _stand_ins(refused: dict[str, InvalidSubmission], contract: ArtifactContract) -> list[str]:
     """Empty files that stand in the copy for what was refused: nothing can be made of them either, so that
     the copy alone, graded again, comes to the same score. For a folder: the files that are named in it."""
     entries = [entry.path for entry in contract.entries]
     found = []
-    for path in refused:
+    for path, error in refused.items():
+        if error.code == "file.name":
+            continue  # what has no acceptable name is not asked for by any
         if any(matches(pattern, path) for pattern in entries):
             found.append(path)
         else:

@@ -98,6 +98,14 @@ def test_software_that_is_a_link_is_told_and_absent(folder):
     ]
 
 
+def test_a_file_without_an_acceptable_name_is_told_and_nothing_more(folder):
+    file = folder / "xarm7" / "a\\b.stl"
+    file.write_bytes(b"x")
+    context, told = read(folder)
+    assert told == [] and not any("\\" in name for name in context.submission.names())
+    assert list(context.submission.record.refused) == ["xarm7/a\\b.stl"]
+
+
 def test_what_concerns_the_whole_folder_still_ends_the_intake(folder):
     (folder / "Franka").mkdir()
     shutil.copyfile(folder / "franka" / "lead.xml", folder / "Franka" / "lead.xml")
