@@ -74,6 +74,8 @@ class Stage:
             name="table", type=mujoco.mjtGeom.mjGEOM_PLANE, size=(0.6, 0.6, 0.01),
             pos=(0, 0, CLEARANCE.table_z_m), rgba=TABLE_RGBA, contype=0, conaffinity=0,
         )  # fmt: skip
+        if (width_px, height_px) != STILL_PX:
+            spec.visual.quality.offsamples = 0  # three quarters of a frame on a software renderer
         self.record, self.model = record, spec.compile()
         self.data = mujoco.MjData(self.model)
         self.frames = Frames(self.model, width_px, height_px)
