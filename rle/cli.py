@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import tyro
 
 from rle.commands import audit, demo, deploy, dev, index, info, regrade, serve, train, verify
-from rle.errors import RleError, UserError
+from rle.errors import InvalidSubmission, RleError, UserError
 
 DESCRIPTION = """RLE-Bench: 51 tasks that tell whether a coding agent can do the work of a robot-learning engineer.
 
@@ -81,7 +81,7 @@ def main(argv: list[str] | None = None) -> None:
         code = command.run()
     except RleError as error:
         print(f"rle: {error.message}", file=sys.stderr)
-        raise SystemExit(2 if isinstance(error, UserError) else 3) from None
+        raise SystemExit(2 if isinstance(error, UserError | InvalidSubmission) else 3) from None
     except KeyboardInterrupt:
         print("rle: interrupted", file=sys.stderr)
         raise SystemExit(130) from None

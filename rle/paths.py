@@ -29,6 +29,29 @@ def assets_dir() -> Path:
     )
 
 
+def output_folder(path: Path, option: str) -> Path:
+    """Makes a folder that the caller named, and returns it.
+
+    Args:
+        path: May exist.
+        option: Where it was named, for the message ("--out").
+
+    Raises:
+        UserError: It is a file, lies below one, or may not be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        said = (
+            "it is a file" if path.is_file() else (error.strerror or type(error).__name__).lower()
+        )
+        raise UserError(
+            f"{option} {path} cannot be made a folder ({said}); give a folder or a new name",
+            code="out.type",
+        ) from error
+    return path
+
+
 def compiled_code_dir(package: str) -> None:
     """Gives numba a folder for a package's compiled code, where neither the package's nor the user's will do.
 

@@ -4,6 +4,7 @@ import ctypes
 import errno
 import multiprocessing
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -16,6 +17,7 @@ FOLDER = "media"
 """Folder of OUT for the videos."""
 CAP_S = 900.0
 """Longest time for all videos of a run."""
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, SIGKILL = 1, 38, 9
 
 
@@ -27,7 +29,7 @@ def render(settings: Settings, out: Path) -> str | None:
         out: Folder of the results.
 
     Returns:
-        Why there are no videos, or None.
+        Why there are no videos, or None. A signal to stop ends the filming alone: the score is written.
     """
     if not hasattr(registry.room(settings.task.family, "verify"), "media"):
         return f"{settings.task.family} draws no videos"
@@ -36,8 +38,22 @@ def render(settings: Settings, out: Path) -> str | None:
     process = multiprocessing.get_context("spawn").Process(
         target=_film, args=(settings, folder, os.getpid())
     )
+    stopped: list[str] = []
+
+    def stop(number: int, _frame: object) -> None:
+        stopped.append(signal.Signals(number).name)
+        process.kill()
+
     process.start()
-    process.join(CAP_S)
+    before = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
+    try:
+        process.join(CAP_S)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if stopped:
+        process.join()
+        return f"stopped by {stopped[0]}"
     if process.is_alive():
         process.kill()
         process.join()

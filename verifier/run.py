@@ -44,7 +44,7 @@ from verifier.submission import Frozen, freeze
 EXIT_REWARD, EXIT_USAGE, EXIT_INFRASTRUCTURE, EXIT_ISOLATION, EXIT_INTERRUPTED = 0, 2, 3, 4, 130
 LOG_LIMIT_BYTES = 2**20
 """Largest `worker.log`."""
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+STOP_SIGNALS = media.STOP_SIGNALS
 DIVERGED = "replay_diverged"
 """Flag of a report whose recorded actions led elsewhere when they ran again."""
 INCOMPLETE = "ledger_incomplete"

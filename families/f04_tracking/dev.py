@@ -17,6 +17,7 @@ import tyro
 from families.f04_tracking import draws, metrics, policy, spec, task, verify
 from rle import registry, seeds
 from rle.errors import InvalidSubmission, RleError, UserError
+from rle.paths import output_folder
 from rle.report import Row
 
 
@@ -59,6 +60,8 @@ def evaluate_design(
     meta = policy.read_meta(_read(submission, spec.META_FILE))
     graph = policy.LocalGraph(_read(submission, spec.ONNX_FILE), meta.obs_history_length)
     limit = metrics.jerk_limit(clip.joint_pos)
+    if video_folder is not None:
+        output_folder(video_folder, "--video")
     rows = []
     for seed in design_seeds:
         started_s = time.monotonic()
@@ -69,7 +72,6 @@ def evaluate_design(
         if on_row is not None:
             on_row(rows[-1])
         if video_folder is not None:
-            video_folder.mkdir(parents=True, exist_ok=True)
             verify.film_record(clip, record, video_folder / f"seed{seed}.mp4", drawn)
     return DesignResult(
         task=f"f04/{slug}",

@@ -110,7 +110,7 @@ def _serve_options(args: list[str], task: str):
     import argparse
 
     parser = argparse.ArgumentParser(prog=f"rle dev {task}", usage=help_text(task))
-    parser.add_argument("--workers", type=int)
+    parser.add_argument("--workers", type=agent.positive)
     parser.add_argument("--socket")
     parser.add_argument("--root", type=Path)
     return parser.parse_args(args)

@@ -32,14 +32,18 @@ class LocalPolicy:
         report: Told of every fault, in words.
 
     Raises:
+        UserError: There is no such folder.
         InvalidSubmission: The file is missing, cannot be loaded, or makes no policy.
     """
 
     def __init__(self, submission: Path, report: Callable[[str], None] = lambda text: None) -> None:
-        folder = submission / verify.FOLDER
-        path = folder / verify.ENTRY
+        if not submission.is_dir():
+            raise UserError(
+                f"{submission} is not a folder; it must hold {verify.FOLDER}/{verify.ENTRY}"
+            )
+        path = submission / verify.FOLDER / verify.ENTRY
         if not path.is_file():
-            found = sorted(p.name for p in submission.iterdir())[:5] if submission.is_dir() else []
+            found = sorted(p.name for p in submission.iterdir())[:5]
             raise InvalidSubmission(
                 "file.missing",
                 path=f"{verify.FOLDER}/{verify.ENTRY}",
@@ -164,6 +168,7 @@ class Run:
 
     def run(self) -> int:
         """Plays, prints, and returns the exit code."""
+        ticks = self._ticks()
         streams, n_parts = self._streams()
         faults: list[str] = []
         played_tick = 0
@@ -176,7 +181,6 @@ class Run:
         film = verify.Film()
         with Episode(pile, streams, policy.channels) as episode:
             seed = int(streams("policy_seed").integers(2**63, dtype=np.uint64))
-            ticks = round(self.seconds * spec.CONTROL_HZ)
 
             def on_tick(episode: Episode) -> None:
                 nonlocal played_tick
@@ -196,11 +200,23 @@ class Run:
             print(summary(episode, played, faults))  # noqa: T201
         return 0
 
+    def _ticks(self) -> int:
+        """Length of the run."""
+        if not 0.0 < self.seconds <= spec.EPISODE_S:
+            raise UserError(
+                f"--seconds is {self.seconds:g}; above 0 and up to {spec.EPISODE_S:g} is accepted"
+            )
+        return max(1, round(self.seconds * spec.CONTROL_HZ))
+
     def _streams(self) -> tuple[piles.Streams, int | None]:
         """Streams of the chosen pile, and its number of parts where that is published."""
         if self.pile is not None and self.public_seed is not None:
             raise UserError("give --pile or --public-seed, not both")
         if self.public_seed is not None:
+            if self.public_seed < 0:
+                raise UserError(
+                    f"--public-seed is {self.public_seed}; any number from 0 is accepted"
+                )
             return piles.public_streams("public", self.public_seed), None
         seed = next(iter(spec.DESIGN_PILES)) if self.pile is None else self.pile
         if seed not in spec.DESIGN_PILES:

@@ -3,6 +3,8 @@
 import contextlib
 import functools
 import multiprocessing
+import os
+import sys
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ import tyro
 from families.f08_mobile_base import chassis, metrics, pictures, shelf, spec, task, verify
 from rle import seeds
 from rle.errors import UnknownName, UserError
+from rle.paths import output_folder
 from rle.report import FamilyResult, Row
 from rle.verify_api import Checked, Limits, VerifyContext
 
@@ -144,6 +147,8 @@ def main(args: list[str], task_id: str) -> int:
     given = tyro.cli(Options, prog=f"rle dev {task_id}", args=args)
     if not given.submission.is_dir():
         raise UserError(f"--submission {given.submission} is no folder; it needs {spec.ROBOT_XML}")
+    if given.jobs < 1:
+        raise UserError(f"--jobs {given.jobs}: at least 1 is needed")
     if given.only is not None and given.only not in TESTS:
         raise UnknownName("test", given.only, TESTS)
     arms = spec.ARM_NAMES if given.arm is None else (task.find_arm(given.arm).name,)
@@ -151,7 +156,8 @@ def main(args: list[str], task_id: str) -> int:
     if given.view:
         return _view(design, arms[0])
     if given.pictures is not None:
-        pictures.write_pictures(design, given.pictures, arms)
+        folder = output_folder(given.pictures, "--pictures")
+        pictures.write_pictures(design, folder, arms)
     show = (lambda row: None) if given.json else _print_row
     result = evaluate_design(given.submission, arms, given.only, show, given.jobs)
     if given.json:
@@ -162,7 +168,9 @@ def main(args: list[str], task_id: str) -> int:
 
 
 def _view(design: chassis.Chassis, arm: str) -> int:
-    import mujoco.viewer  # needs a display, which most machines here lack
+    if sys.platform == "linux" and not {"DISPLAY", "WAYLAND_DISPLAY"} & set(os.environ):
+        raise UserError("--view needs a display; `--pictures FOLDER` draws without one")
+    import mujoco.viewer
 
     robot = shelf.make_robot(design, task.find_arm(arm), spec.SHELF_PAYLOADS_KG[0])
     mujoco.viewer.launch(robot.model, robot.stowed(np.array(spec.SHELF_START_M)))

@@ -63,7 +63,7 @@ def sentence(row: Row) -> str:
         if test == metrics.REPEAT:
             same = "repeated" if row.score == 1.0 else "did not repeat"
             return f"{name} {same} its first shelf trial"
-        why = "" if row.ended == "success" or len(row.events) < 2 else f": {row.events[0][1]}"
+        why = "" if row.ended == "success" or not row.events else f": {row.events[0][1]}"
         return f"{name} {what} {at} at {target} with {load}{why}"
     words = WORDS.get(test, test)
     if row.ended not in ("done", "success"):

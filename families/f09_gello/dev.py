@@ -24,6 +24,7 @@ from families.f09_gello.scene import stock_xml
 from families.f09_gello.spec import ARM_NAMES, ARMS, DESIGN_SEEDS, MARKS, PHYSICS, PROTOCOL, SERVO
 from rle import seeds
 from rle.errors import UnknownName, UserError
+from rle.paths import assets_dir, output_folder
 from rle.report import Row
 from rle.verify_api import TrialFault
 
@@ -159,15 +160,13 @@ def write_starter(folder: Path) -> list[Path]:
     Raises:
         UserError: A file is already there.
     """
-    from rle.paths import assets_dir
-
     written = []
     for arm in ARM_NAMES:
         for name in ("lead.xml", "trim.py"):
             target = folder / arm / name
             if target.exists():
                 raise UserError(f"{target} exists; choose an empty folder", code="starter.exists")
-            target.parent.mkdir(parents=True, exist_ok=True)
+            output_folder(target.parent, "--starter")
             text = (
                 stock_xml(arm)
                 if name == "lead.xml"
@@ -227,6 +226,8 @@ def main(argv: Sequence[str], _task_id: str = "f09/gello") -> int:
             "give --submission DIR, or --starter DIR to begin; see `rle dev f09/gello -- --help`"
         )
     arms, design_seeds = given.arm or ARM_NAMES, given.seed or DESIGN_SEEDS
+    if given.out is not None:
+        output_folder(given.out, "--out")
     sys.stderr.write("\n".join(read_findings(given.submission, arms)) + "\n")
     rows = evaluate(given.submission, arms, design_seeds, given.out, on_row=_tell)
     sys.stdout.write(summary(rows) + "\n")

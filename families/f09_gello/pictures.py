@@ -74,6 +74,8 @@ class Stage:
             name="table", type=mujoco.mjtGeom.mjGEOM_PLANE, size=(0.6, 0.6, 0.01),
             pos=(0, 0, CLEARANCE.table_z_m), rgba=TABLE_RGBA, contype=0, conaffinity=0,
         )  # fmt: skip
+        if (width_px, height_px) != STILL_PX:
+            spec.visual.quality.offsamples = 0  # three quarters of a frame on a software renderer
         self.record, self.model = record, spec.compile()
         self.data = mujoco.MjData(self.model)
         self.frames = Frames(self.model, width_px, height_px)
@@ -122,7 +124,7 @@ class Stage:
 
 
 def stills(lead: Lead, folder: Path) -> None:
-    """`<arm>_{front,side,top}.png` at home, with mass and centre of mass written in."""
+    """`picture_<arm>_{front,side,top}.png` at home, with mass and centre of mass written in."""
     arm = ARMS[lead.record.arm]
     stage = Stage(lead.record, *STILL_PX)
     device = scene.compose(lead.record)
@@ -133,13 +135,13 @@ def stills(lead: Lead, folder: Path) -> None:
             at = ", ".join(f"{100 * x:.1f}" for x in centre)
             text = f"{arm.name}, {view}   {device.mass_kg:.3f} kg without payload   centre of mass {at} cm"
             ImageDraw.Draw(picture).text((10, 10), text, fill=BLACK)
-            picture.save(folder / f"{arm.name}_{view}.png")
+            picture.save(folder / f"picture_{arm.name}_{view}.png")
     finally:
         stage.close()
 
 
 def torque_figure(lead: Lead, path: Path) -> None:
-    """`<arm>_torque.png`: residual of every joint over the grid, stock and submitted, with the servo limit."""
+    """`picture_<arm>_torque.png`: residual of every joint over the grid, stock and submitted, with the servo limit."""
     arm = lead.record.arm
     grid = task.workspace_grid(arm)
     before = task.residual(scene.stock_device(arm).model, grid)
@@ -248,16 +250,16 @@ def _arm_section(row: Row, folder: Path) -> list[str]:
     if row.ended != "no_submission":
         lines += ['<div class="wide">', _bars(row), "</div>"]
     for view in VIEWS:
-        if (folder / f"{arm}_{view}.png").is_file():
+        if (folder / f"picture_{arm}_{view}.png").is_file():
             alt = f"{arm} at home, {view} view: metal parts grey-blue, printed parts orange, springs as coils"
             lines.append(
-                f'<img src="{arm}_{view}.png" width="{STILL_PX[0]}" height="{STILL_PX[1]}" alt="{alt}">'
+                f'<img src="picture_{arm}_{view}.png" width="{STILL_PX[0]}" height="{STILL_PX[1]}" alt="{alt}">'
             )
-    if (folder / f"{arm}_torque.png").is_file():
+    if (folder / f"picture_{arm}_torque.png").is_file():
         alt = (
             f"{arm}: range of the holding torque of each joint over the workspace, before and after"
         )
-        lines.append(f'<p><img src="{arm}_torque.png" alt="{alt}"></p>')
+        lines.append(f'<p><img src="picture_{arm}_torque.png" alt="{alt}"></p>')
     for name, text in CAPTIONS.items():
         if (folder / f"{arm}_{name}.mp4").is_file():
             lines.append(
@@ -311,6 +313,6 @@ def media(
     folder.mkdir(parents=True, exist_ok=True)
     for lead in leads:
         stills(lead, folder)
-        torque_figure(lead, folder / f"{lead.record.arm}_torque.png")
+        torque_figure(lead, folder / f"picture_{lead.record.arm}_torque.png")
         videos(lead, folder, feedforward)
     page(rows, folder)

@@ -58,7 +58,7 @@ class Demo:
         took_s = time.monotonic() - started
         print(f"\n{len(scored)} of {len(tasks)} tasks verified in {took_s:.0f} s")
         if scored:
-            print(f"Page: {self._write_index(scored).resolve()}")
+            print(f"Page: {self._write_index(scored, looked_at).resolve()}")
         if looked_at:
             pages = ", ".join(str(self._folder(t) / "index.html") for t in looked_at)
             print(f"Looked at, not scored: {pages}; --long runs the whole battery")
@@ -69,8 +69,8 @@ class Demo:
     def _folder(self, task_id: str) -> Path:
         return self.out / task_id.replace("/", "-")
 
-    def _write_index(self, tasks: list[TaskSpec]) -> Path:
-        """Writes the page over the tasks' results and returns where it lies."""
+    def _write_index(self, tasks: list[TaskSpec], looked_at: list[str]) -> Path:
+        """Writes the page over the tasks' results, with links to what was looked at; returns where it lies."""
         from rle.index import IndexOptions, run_index
         from rle.pages import write_index_page
 
@@ -81,7 +81,7 @@ class Demo:
             allow_mixed=True,  # beside real results; the page is marked `mixed`
         )
         page = self.out / "index.html"
-        write_index_page(run_index(options), page)
+        write_index_page(run_index(options), page, {t: self._folder(t) for t in looked_at})
         return page
 
     def _wanted(self, task: TaskSpec) -> bool:

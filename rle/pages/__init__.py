@@ -11,6 +11,7 @@ Families say what is theirs in `families/fNN_x/figures.py`; `rle.pages.hooks` is
 matplotlib and jinja2 are imported when a page is drawn, not before.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from rle.index import IndexResult
@@ -19,16 +20,19 @@ from rle.pages.hooks import Curve, Native, Part
 __all__ = ["Curve", "Native", "Part", "write_index_page", "write_report_page"]
 
 
-def write_index_page(result: IndexResult, path: Path) -> None:
+def write_index_page(
+    result: IndexResult, path: Path, looked_at: Mapping[str, Path] | None = None
+) -> None:
     """Writes the Index page, and the result as JSON beside it (same name, `.json`).
 
     Args:
         result: Of `run_index`; the first system is the one the page is about.
         path: The HTML file; folders are made.
+        looked_at: Tasks of which a part was run that is no score, with the OUT folder of each.
     """
     from rle.pages import index_page
 
-    index_page.write(result, Path(path))
+    index_page.write(result, Path(path), looked_at or {})
 
 
 def write_report_page(folder: Path, path: Path) -> None:

@@ -1,6 +1,7 @@
 """The Index page: what it shows, computed from an `IndexResult`."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,18 @@ REPORT_PAGE = "index.html"
 """Name of the trial report beside a `report.json`."""
 
 
-def write(result: IndexResult, path: Path) -> None:
+def write(result: IndexResult, path: Path, looked_at: Mapping[str, Path]) -> None:
     """Writes the page, and the result as JSON beside it."""
     data = path.with_suffix(".json")
     path.parent.mkdir(parents=True, exist_ok=True)
     data.write_text(json.dumps(result.to_json(), indent=1) + "\n", encoding="utf-8")
-    write_page(path, "index.html.j2", **context(result, path.parent), json_href=data.name)
+    write_page(
+        path,
+        "index.html.j2",
+        **context(result, path.parent),
+        json_href=data.name,
+        looked_at=_looked_at(looked_at, path.parent),
+    )
 
 
 def context(result: IndexResult, folder: Path) -> dict[str, Any]:
@@ -63,6 +70,18 @@ def context(result: IndexResult, folder: Path) -> dict[str, Any]:
         "failures": [row for row in failures if any(row["cells"])],
         "absent": [row["category"].replace("_", " ") for row in failures if not any(row["cells"])],
     }
+
+
+def _looked_at(folders: Mapping[str, Path], folder: Path) -> list[dict[str, Any]]:
+    """Tasks that were looked at without a score: the page of each, and pictures of what was handed in."""
+    return [
+        {
+            "id": task,
+            "href": media.href(out / REPORT_PAGE, folder),
+            "pictures": media.pictures(out, folder),
+        }
+        for task, out in folders.items()
+    ]
 
 
 def _rank(result: IndexResult) -> str:

@@ -43,6 +43,10 @@ def film_states(
     """
     if len(qpos) == 0:
         raise ValueError(f"{path.name}: no state to draw")
+    quality = (
+        model.vis.quality
+    )  # several samples are three quarters of a frame on a software renderer
+    quality.offsamples, quality.numslices, quality.numstacks = 0, 14, 8
     data = mujoco.MjData(model)
     poster = len(qpos) // 2 if poster_frame is None else poster_frame
     with Frames(model, width_px, height_px) as frames:

@@ -307,6 +307,22 @@ def test_every_family_has_pages_for_every_ending(family, tmp_path):
     assert f'href="out/index.html">{task.id}</a>' in (tmp_path / "index.html").read_text()
 
 
+def test_what_was_looked_at_without_a_score_stands_apart(tmp_path):
+    scored = write_out(tmp_path / "f09-gello", make_report("f09/gello", metrics={}, extra={}))
+    looked = write_out(tmp_path / "f08-mobile-base", make_report("f08/mobile-base"))
+    write_report_page(looked, looked / "index.html")
+    (looked / "media").mkdir()
+    (looked / "media" / "picture_panda_front.png").write_bytes(b"png")
+    index = run_index(IndexOptions(results=(scored,)))
+    write_index_page(index, tmp_path / "index.html", {"f08/mobile-base": looked})
+    source = (tmp_path / "index.html").read_text()
+    apart = source[source.index("Looked at, not scored") :]
+    assert 'href="f08-mobile-base/index.html">f08/mobile-base</a>' in apart
+    assert 'src="f08-mobile-base/media/picture_panda_front.png"' in apart
+    write_index_page(index, tmp_path / "alone.html")
+    assert "Looked at" not in (tmp_path / "alone.html").read_text()
+
+
 # ------------------------------------------------------------------------------------------- words
 
 

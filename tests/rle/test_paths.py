@@ -1,4 +1,4 @@
-"""numba's folder for compiled code, where a home cannot be written."""
+"""numba's folder for compiled code, where a home cannot be written; folders that a caller names."""
 
 import os
 import stat
@@ -52,3 +52,20 @@ def test_the_folder_goes_with_the_process(tmp_path):
         capture_output=True, check=True,
     )  # fmt: skip
     assert Path(run.stdout.strip()).parent == tmp_path and not list(tmp_path.iterdir())
+
+
+def test_a_folder_is_made_once_and_again(tmp_path):
+    wanted = tmp_path / "a" / "b"
+    assert paths.output_folder(wanted, "--out") == paths.output_folder(wanted, "--out") == wanted
+    assert wanted.is_dir()
+
+
+def test_a_file_in_the_way_is_named_with_its_option(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(
+        UserError, match="--out .*file cannot be made a folder .it is a file.; give"
+    ):
+        paths.output_folder(file, "--out")
+    with pytest.raises(UserError, match="--starter .*not a directory"):
+        paths.output_folder(file / "below", "--starter")

@@ -7,7 +7,9 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
+import types
 from pathlib import Path
 
 import msgspec
@@ -27,7 +29,7 @@ from tests.verifier.runs import (
     wait_until,
     workers_of,
 )
-from verifier import output, submission
+from verifier import media, output, submission
 from verifier.isolation import layers, selftest
 
 
@@ -273,3 +275,20 @@ def test_report_of_another_schema(honest_out):
     report["schema"] = "rle-report/0"
     with pytest.raises(msgspec.ValidationError, match=r"rle-report/0.*rle regrade"):
         read_report(json.dumps(report).encode())
+
+
+def _films_for_ever(*_args: object) -> None:
+    time.sleep(600)
+
+
+def test_a_signal_while_filming_ends_the_filming_alone(monkeypatch, tmp_path):
+    """The score is on disk by then; whoever waits for the shell need not wait for the videos."""
+    room = types.SimpleNamespace(media=None)
+    monkeypatch.setattr(media, "_film", _films_for_ever)
+    monkeypatch.setattr(media.registry, "room", lambda family, name: room)
+    settings = types.SimpleNamespace(task=types.SimpleNamespace(family="any"))
+    before = signal.getsignal(signal.SIGTERM)
+    killer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM))
+    killer.start()
+    assert media.render(settings, tmp_path) == "stopped by SIGTERM"
+    assert signal.getsignal(signal.SIGTERM) is before

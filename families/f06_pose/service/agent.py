@@ -30,7 +30,9 @@ def parser(prog: str) -> argparse.ArgumentParser:
     make.add_argument("--kind", choices=("single", "push", "mixed"), default="mixed")
     make.add_argument("--size", default="320x240", help="640x480 divided by a whole number")
     make.add_argument("--start-seed", type=int, default=0)
-    make.add_argument("--workers", type=int, help="renderer processes (only where it starts them)")
+    make.add_argument(
+        "--workers", type=positive, help="renderer processes (only where it starts them)"
+    )
     make.add_argument("--resume", action="store_true", help="go on after the last whole shard")
     judge = commands.add_parser("evaluate", help="one of 6 evaluations on the design set")
     judge.add_argument("folder", type=Path)
@@ -54,6 +56,13 @@ def run(renderer: Renderer, options: argparse.Namespace, progress: Progress | No
         sys.stderr.write(f"rle: {error}\n")
         return 2
     return 0
+
+
+def positive(text: str) -> int:
+    """A whole number above 0, for argparse."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
 
 
 def size_of(text: str) -> tuple[int, int]:

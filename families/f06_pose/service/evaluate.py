@@ -41,6 +41,9 @@ def evaluate(task_id: str, folder: Path, request_id: str, calls_left: int) -> cl
     Raises:
         EvaluationFailed: See there.
     """
+    if not folder.is_dir():
+        text = f"{folder} is not a folder that the renderer can read"
+        raise EvaluationFailed("invalid_submission", text, is_used=False)
     with tempfile.TemporaryDirectory(prefix="rle-f06-") as name:
         out = Path(name) / "out"
         argv = [sys.executable, "-m", "verifier", "--task", task_id, "--artifacts", str(folder)]

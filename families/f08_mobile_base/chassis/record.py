@@ -123,7 +123,7 @@ def read_canonical(data: bytes) -> Record:
             boxes.append(geom)
         else:
             kind = mujoco.mjtGeom(model.geom_type[geom]).name.removeprefix("mjGEOM_").lower()
-            foreign.append(f"{model.geom(geom).name or f'geom {geom - first}'} ({kind})")
+            foreign.append(f"{model.geom(geom).name or f'#{geom - first}'} ({kind})")
     wheels = [model.body(f"wheel_{w}").id for w in spec.WHEELS]
     battery, mount = model.body(spec.BATTERY_BODY).id, model.site(spec.MOUNT_SITE).id
     battery_half = model.geom_size[model.geom(spec.BATTERY_GEOM).id]

@@ -187,21 +187,37 @@ def _check_members(record: Record, readings: list[Member | None]) -> Check:
 def _check_cluster(joined: dict[int, list[int]], parts: Parts) -> Check:
     if not joined:
         return Check("cluster", False, ("there are no members",))
-    start = min(joined)
-    reached, stack = {start}, [start]
-    while stack:
-        for other in joined[stack.pop()]:
-            if other not in reached:
-                reached.add(other)
-                stack.append(other)
+    groups = _groups(joined)
+    frame = max(groups, key=len)  # of equals the first
     findings = []
-    for i in sorted(set(joined) - reached):
-        gap = min(parts.distance(f"profile_{i}", f"profile_{j}") for j in joined if j != i)
+    for group in groups:
+        if group is frame:
+            continue
+        gap, mine, other = min(
+            (parts.distance(f"profile_{i}", f"profile_{j}"), i, j) for i in group for j in frame
+        )
+        more = f" and the {len(group) - 1} joined to it are" if len(group) > 1 else " is"
         findings.append(
-            f"profile_{i} is not joined to profile_{start}: its nearest member is "
-            f"{1000 * gap:.1f} mm away; joined means within {1000 * spec.JOIN_GAP_M:.0f} mm"
+            f"profile_{mine}{more} not joined to the frame: {1000 * gap:.1f} mm from profile_{other}, "
+            f"the nearest of it; joined means within {1000 * spec.JOIN_GAP_M:.0f} mm"
         )
     return Check("cluster", not findings, tuple(findings))
+
+
+def _groups(joined: dict[int, list[int]]) -> list[list[int]]:
+    """Members that hang together, by the first of each group."""
+    groups: list[list[int]] = []
+    left = set(joined)
+    while left:
+        stack = [min(left)]
+        group = set(stack)
+        while stack:
+            new = set(joined[stack.pop()]) - group
+            group |= new
+            stack += new
+        groups.append(sorted(group))
+        left -= group
+    return groups
 
 
 def _check_brackets(record: Record, members: tuple[Member, ...], parts: Parts) -> Check:

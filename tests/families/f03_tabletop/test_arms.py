@@ -1,12 +1,16 @@
 """Pocket cube and sealed boxes in physics: starts, secrecy before contact, mass properties, rescue rules."""
 
+import mujoco
 import numpy as np
 import pytest
 
 from families.f03_tabletop import cube, cube_solver, hidden_com, instances
 from families.f03_tabletop import spec as s
 from families.f03_tabletop.task import make
+from rle.errors import SimulationError
+from rle.service import embedded
 from rle.service.adapter import BadRequest
+from rle.service.client import SimError
 from rle.service.protocol import ObserveSpec
 from rle.service.worker import check_observation, checked_evidence
 from rle.sim.arm_control import quat_xyzw
@@ -168,3 +172,62 @@ def test_a_layer_turned_low_is_not_kept_by_the_rescue(puzzle, monkeypatch):
     puzzle.extra("recover_drop", {})
     state = cube_solver.canonical(puzzle.privileged()["state"].astype(np.uint8))
     assert (state == cube_solver.canonical(puzzle._scramble)).all()
+
+
+def test_a_freed_layer_stops_within_five_degrees(puzzle):
+    # Dry friction takes E = n tau angle from n = 4 cubies; I = n (m (2 (l/2)^2 + l^2/6) + armature).
+    m, energy_j = s.MECHANISM, 3e-4
+    side = m.outer_m - m.inner_m
+    each = m.cubie_mass_kg * (2 * ((m.outer_m + m.inner_m) / 2) ** 2 + side**2 / 6) + m.armature
+    expected_rad = energy_j / (4 * m.frictionloss)
+    puzzle.reset()
+    puzzle._put_cube(cube_solver.SOLVED)
+    scene = puzzle.ready
+    inertia = scene.model.body(cube.CORE).inertia
+    light = inertia.copy()
+    inertia[:] = 1.0  # the core does not give way
+    upper = cube.CORNERS[:, 2] > 0
+    scene.data.qvel[puzzle._cubie_dofs[upper, 2]] = np.sqrt(2 * energy_j / (4 * each))
+    core = slice(puzzle._core_qpos, puzzle._core_qpos + 7)
+    rest = puzzle._cubie_qpos[~upper]
+    kept = scene.data.qpos[core].copy(), scene.data.qpos[rest].copy()
+    for _ in range(100):  # the lower half and the core are held
+        mujoco.mj_step(scene.model, scene.data)
+        scene.data.qpos[core], scene.data.qpos[rest] = kept
+        scene.data.qvel[puzzle._core_dof : puzzle._core_dof + 6] = 0.0
+        scene.data.qvel[puzzle._cubie_dofs[~upper]] = 0.0
+    mujoco.mj_forward(scene.model, scene.data)
+    inertia[:] = light
+    state, angle = cube.nearest(puzzle.relative_rotations())
+    assert (state == cube_solver.SOLVED).all()
+    assert angle == pytest.approx(expected_rad, rel=0.15) and angle < np.radians(5.0)
+    assert np.abs(scene.data.qvel[puzzle._cubie_dofs[upper]]).max() < 0.01
+
+
+def test_physics_that_gives_up_ends_the_scene_and_not_the_session(hidden, monkeypatch):
+    # MuJoCo's fatal error of a diverged state: the box starts again once with its steps used, then it is closed
+    # as `sim_error`, and the next box opens.
+    def gives_up(*_):
+        raise mujoco.FatalError("FactorizeHessian: rank-deficient")
+
+    whole = mujoco.mj_step2
+    with embedded.open(s.SESSIONS["f03/hidden-com"], adapter=hidden) as sim:
+        for trial, live_trial in ((0, 0), (0, 1)):
+            sim.step(np.zeros((1, 7)))
+            monkeypatch.setattr(mujoco, "mj_step2", gives_up)
+            with pytest.raises(SimError, match=f"in trial {trial}; .* steps stay charged"):
+                sim.step(np.zeros((3, 7)))
+            monkeypatch.setattr(mujoco, "mj_step2", whole)
+            assert (sim.status.trial, sim.status.live) == (live_trial, True)
+        assert sim.step(np.zeros((1, 7))).executed == 1
+        assert sim.session.trials()[0].ended == "sim_error"
+
+
+def test_a_held_scene_that_gives_up_is_a_named_error(hidden, monkeypatch):
+    def gives_up(*_):
+        raise mujoco.FatalError("FactorizeHessian: rank-deficient")
+
+    hidden.open_instance(box("A"))
+    monkeypatch.setattr(mujoco, "mj_step", gives_up)
+    with pytest.raises(SimulationError, match=r"held scene at 0\.\d+ s: FactorizeHessian"):
+        hidden.reset()

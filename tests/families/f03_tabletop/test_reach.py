@@ -81,6 +81,33 @@ def test_the_elbow_stops_before_its_dead_centre_and_loses_a_centimetre(balance):
     assert a + b - at_stop < 0.011
 
 
+def drive_to(adapter, position, steps):
+    """`move` with the hand pointing down; returns the hand's position, m."""
+    quat = np.array([math.sqrt(0.5), math.sqrt(0.5), 0.0, 0.0])
+    for _ in range(steps):
+        adapter.step(np.clip(adapter.move_action(np.array(position), quat, -1.0), -1.0, 1.0))
+    return adapter.state()["eef_pos"].copy()
+
+
+def test_move_has_the_pace_that_is_told(balance):
+    balance.reset()
+    drive_to(balance, (-0.1, 0.0, 1.2), 30)
+    first = drive_to(balance, (-0.1, -0.45, 1.2), 8)
+    second = drive_to(balance, (-0.1, -0.45, 1.2), 10)
+    assert np.linalg.norm(second - first) == pytest.approx(s.MOVE_PACE_M, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "beyond", [(0.3, 0.0, 1.3), (0.4, 0.3, 1.0), (0.2, -0.6, 1.0), (-0.4, 0.0, 2.2)]
+)
+def test_a_target_beyond_reach_is_no_trap(balance, beyond):
+    # With the Panda's own stop the elbow passes its dead centre here, and the hand never comes back.
+    start = (-0.1, 0.0, 1.2)
+    balance.reset()
+    assert np.linalg.norm(drive_to(balance, beyond, 100) - beyond) > 0.1
+    assert np.linalg.norm(drive_to(balance, start, 80) - start) < 0.005
+
+
 def test_the_cube_arms_start_far_from_their_limits(puzzle):
     for index, angles in enumerate(s.ARM_START_RAD):
         assert reach_of(puzzle, index).spare_rad(np.array(angles)) >= 0.43

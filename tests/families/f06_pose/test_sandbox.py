@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from families.f06_pose import ahead, spec, verify
-from families.f06_pose.estimators import CodeEstimator, model_input, read_outputs
+from families.f06_pose.estimators import CodeEstimator, estimator_of, model_input, read_outputs
 from rle import registry
 from rle.errors import InvalidSubmission
+from rle.verify_api import Checked
 from tests.families.f06_pose.cases import estimator, make_context, shoot_once
 from verifier.isolation.worker import SubmissionWorker
 
@@ -32,6 +33,15 @@ def short(monkeypatch):
 
 def run(tmp_path, slug: str, files):
     return verify.verify(make_context(tmp_path, slug, files))
+
+
+def pass_gates(tmp_path, slug: str, files):
+    """The smoke frame of a run, without its trials. Returns what the check found."""
+    context = make_context(tmp_path, slug, files)
+    artifact = estimator_of(context.task)
+    checked = context.check(artifact.kind, artifact.contract)
+    verify.check_smoke(context, artifact, checked, verify.smoke_shot(context))
+    return checked
 
 
 def answers(tmp_path, monkeypatch, slug: str, text: str, **more):
@@ -75,8 +85,17 @@ def answers(tmp_path, monkeypatch, slug: str, text: str, **more):
     ],
 )  # fmt: skip
 def test_an_estimator_that_cannot_answer_the_smoke_frame_is_invalid(text, message, tmp_path):
+    context = make_context(tmp_path, "rgbd", {"estimator.py": text})
+    artifact = estimator_of(context.task)
+    checked = Checked(kind=artifact.kind, contract=artifact.contract, files=())
     with pytest.raises(InvalidSubmission, match=message):
-        run(tmp_path, "rgbd", {"estimator.py": text})
+        verify.check_smoke(context, artifact, checked, verify.smoke_shot(context))
+
+
+def test_a_closed_gate_ends_the_run_before_any_trial(tmp_path, monkeypatch):
+    monkeypatch.setattr(verify, "run_trial", None)
+    with pytest.raises(InvalidSubmission, match="ValueError at line"):
+        run(tmp_path, "rgbd", {"estimator.py": estimator("raise ValueError")})
 
 
 def test_absent_files_are_named(tmp_path):
@@ -110,6 +129,7 @@ def test_constant_answer_is_valid_and_worth_nothing(tmp_path):
     assert [(r.id, r.ended) for r in result.rows] == [("a00", "done"), ("b00", "done")]
     assert result.metrics["frames_a"] == 2.0 and result.metrics["frames_b"] == 4.0
     assert result.metrics["frames_unanswered"] == 0.0
+    assert result.metrics["deduction"] == 0.0, "an estimator that costs nothing is never too slow"
 
 
 def test_frames_that_fail_later_are_unanswered_and_the_trial_goes_on(tmp_path):
@@ -257,13 +277,12 @@ def script(module: torch.nn.Module) -> bytes:
 
 
 def test_an_analytic_module_without_parameters_is_accepted(tmp_path):
-    result = run(tmp_path, "learned-rgbd", {"model.pt": script(Analytic())})
-    assert result.metrics["frames_unanswered"] == 0.0 and all(result.gates.values())
+    assert pass_gates(tmp_path, "learned-rgbd", {"model.pt": script(Analytic())}).facts
 
 
 def test_a_module_of_another_shape_is_refused(tmp_path):
     with pytest.raises(InvalidSubmission, match=r"expected float32 \[1, 7\]; found float32 \[1, 5"):
-        run(tmp_path, "learned-rgbd", {"model.pt": script(Echo())})
+        pass_gates(tmp_path, "learned-rgbd", {"model.pt": script(Echo())})
 
 
 @pytest.mark.slow
@@ -279,10 +298,10 @@ def test_stored_elements_are_counted(elements, ok, tmp_path):
 
     files = {"model.pt": script(Big())}
     if ok:
-        assert run(tmp_path, "learned-rgbd", files).gates["load"]
+        assert pass_gates(tmp_path, "learned-rgbd", files)
     else:
         with pytest.raises(InvalidSubmission, match="stored elements; at most 20,000,000"):
-            run(tmp_path, "learned-rgbd", files)
+            pass_gates(tmp_path, "learned-rgbd", files)
 
 
 def test_input_and_outputs_of_a_module():

@@ -16,7 +16,7 @@ import pytest
 from families.f06_pose import client, dev, spec, task
 from families.f06_pose.service import calls, package, server
 from families.f06_pose.service.calls import Calls
-from families.f06_pose.service.evaluate import EvaluationFailed, interval, summary
+from families.f06_pose.service.evaluate import EvaluationFailed, evaluate, interval, summary
 from families.f06_pose.service.server import Server
 from rle import registry
 from rle.errors import UserError
@@ -283,6 +283,25 @@ def test_a_command_finds_the_running_service(tmp_path, monkeypatch):
         found.close()
     path.touch()  # as a killed service leaves it
     assert dev._running("f06/rgb") is None
+
+
+def test_a_folder_that_is_not_there_is_named_and_costs_nothing(tmp_path):
+    with pytest.raises(
+        EvaluationFailed, match="nowhere is not a folder that the renderer can read"
+    ) as caught:
+        evaluate("f06/rgb", tmp_path / "nowhere", "r", 5)
+    assert caught.value.kind == "invalid_submission" and not caught.value.is_used
+
+
+@pytest.mark.parametrize("workers", ["0", "-1", "two"])
+def test_no_renderer_process_is_refused(workers, capsys):
+    for args in (
+        ["--workers", workers],
+        ["generate", "--n", "1", "--out", "x", "--workers", workers],
+    ):
+        with pytest.raises(SystemExit):
+            dev.main(args, "f06/rgb")
+        assert f"'{workers}' is not a whole number above 0" in capsys.readouterr().err
 
 
 def test_an_unknown_command_lists_the_known():

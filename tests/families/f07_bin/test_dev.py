@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from families.f07_bin import dev, piles, scene, spec
+from rle import cli
 from rle.errors import InvalidSubmission, UserError
 from rle.verify_api import TrialFault
 from train_baselines.oracles.f07_arm import Arm
@@ -115,6 +116,34 @@ def test_unknown_pile_names_the_known_ones(submission):
         dev.main(["run", str(submission()), "--pile", "36"])
     with pytest.raises(UserError, match="not both"):
         dev.main(["run", str(submission()), "--pile", "35", "--public-seed", "1"])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--public-seed", "-1"), "--public-seed is -1; any number from 0"),
+        (("--seconds", "-1"), "--seconds is -1; above 0 and up to 120"),
+        (("--seconds", "121"), "--seconds is 121; above 0 and up to 120"),
+    ],
+)
+def test_numbers_outside_their_range_are_refused(submission, options, words):
+    with pytest.raises(UserError, match=words):
+        dev.main(["run", str(submission()), *options])
+
+
+def test_a_policy_that_cannot_be_taken_is_its_authors_error(submission, capsys):
+    """One line and exit code 2, as of any user error; 3 would blame this side."""
+    folder = submission(text="import no_such_module_at_all")
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["dev", "f07/bin-clearing", "run", str(folder)])
+    assert stopped.value.code == 2
+    last = capsys.readouterr().err.strip().splitlines()[-1]
+    assert last == "rle: policy.py could not be loaded: ModuleNotFoundError at line 1"
+
+
+def test_a_folder_that_is_not_there_is_not_called_empty(tmp_path):
+    with pytest.raises(UserError, match=r"nowhere is not a folder; it must hold policy/policy.py"):
+        dev.main(["run", str(tmp_path / "nowhere")])
 
 
 def test_json_and_channels(submission, capsys):

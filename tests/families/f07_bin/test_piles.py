@@ -46,15 +46,31 @@ def test_number_of_parts_covers_its_range():
     assert counts == set(range(12, 17))
 
 
+@pytest.mark.parametrize("jitter_m", [0.0, 0.002])
 @pytest.mark.parametrize("pitch_m", [0.0215, 0.0207, 0.019])
-def test_nested_columns_do_not_fly_apart(pitch_m):
+def test_nested_columns_do_not_fly_apart(pitch_m, jitter_m):
     # Two columns of eight brackets inside each other, free and overlapping: at most a free fall's speed.
+    rng = np.random.default_rng(0)
     poses = np.zeros((16, 7))
     poses[:, 3] = 1.0
     for i in range(16):
         poses[i, :3] = (0.40 + 0.14 * (i // 8), -0.27, 0.116 + pitch_m * (i % 8))
+    poses[:, :2] += rng.uniform(-jitter_m, jitter_m, (16, 2))
     fastest, depth = sink(poses, 1.0)
     assert fastest < 1.0 and depth < 0.0015
+
+
+def test_flush_pairs_back_to_back_do_not_fly_apart():
+    # Web on web, the upper one with its flanges up and the lower one with its flanges down, on the bottom.
+    height = spec.FLANGE_Z_M + spec.FLANGE_HALF_M[1] + spec.WEB_HALF_M[2]
+    poses = np.zeros((12, 7))
+    for pair in range(6):
+        x, y = 0.36 + 0.11 * (pair % 3), -0.33 + 0.12 * (pair // 3)
+        z = spec.BIN_LO_M[2] + height
+        poses[2 * pair] = (x, y, z, 0.0, 1.0, 0.0, 0.0)
+        poses[2 * pair + 1] = (x, y, z + 2 * spec.WEB_HALF_M[2], 1.0, 0.0, 0.0, 0.0)
+    fastest, depth = sink(poses, 1.0)
+    assert fastest < 0.6 and depth < 0.0015
 
 
 def test_a_pile_that_explodes_is_redrawn(monkeypatch):

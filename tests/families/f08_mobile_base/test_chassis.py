@@ -110,12 +110,31 @@ def test_join_gap(gap_mm, ok):
     design = built(with_bars(ORACLE, Bar("2020", "x", (0.0, 0.12, z), 0.1)))
     assert ("cluster" not in failing(design)) is ok
     if not ok:
-        assert f"{gap_mm:.1f} mm away" in next(c for c in design.checks if not c.ok).findings[0]
+        assert (
+            f"{gap_mm:.1f} mm from profile_"
+            in next(c for c in design.checks if not c.ok).findings[0]
+        )
 
 
 def test_floating_members_are_no_cluster():
     design = built(with_bars(ORACLE, Bar("4040", "x", (0.0, 0.0, 0.6), 0.1)))
     assert failing(design) == ["cluster"]
+
+
+def test_what_hangs_free_is_named_with_what_it_is_nearest_to():
+    """The frame is the largest group, wherever its bars stand in the file; z: .6 - .02 to .343 of the top bars."""
+    first = dataclasses.replace(
+        ORACLE, bars=(Bar("4040", "x", (0.0, 0.07, 0.6), 0.1), *ORACLE.bars)
+    )
+    pair = with_bars(first, Bar("4040", "x", (0.1, 0.07, 0.6), 0.1))
+    (cluster,) = [c for c in built(first).checks if c.name == "cluster"]
+    (finding,) = cluster.findings
+    assert finding.startswith("profile_0 is not joined to the frame: 237.0 mm from profile_1")
+    (cluster,) = [c for c in built(pair).checks if c.name == "cluster"]
+    assert (
+        len(cluster.findings) == 1
+        and "and the 1 joined to it are not joined" in cluster.findings[0]
+    )
 
 
 @pytest.mark.parametrize(("reach_mm", "ok"), [(39.9, True), (40.1, False)])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from families.f08_mobile_base import dev, spec, verify
+from families.f08_mobile_base import dev, shelf, spec, verify
 from rle.paths import assets_dir
 from rle.report import FamilyResult
 from tests.families.f08_mobile_base.designs import COMPACT, ORACLE, STARTER
@@ -19,6 +19,12 @@ STARTER_CONTROLLER = assets_dir() / "f08/starter_controller.py"
 @functools.cache
 def stored(name: str) -> FamilyResult:
     return dev.evaluate_design(assets_dir() / "oracles/f08" / name)
+
+
+@pytest.fixture
+def short_shelf(monkeypatch):
+    """Two seconds of each shelf trial: a controller that holds still does nothing else in the rest."""
+    monkeypatch.setattr(shelf, "TICKS", 100)
 
 
 def written(folder: Path, frame) -> FamilyResult:
@@ -64,13 +70,13 @@ def test_another_sound_design_is_accepted():
     assert stored("braced").score >= 0.60
 
 
-def test_starter_is_at_the_floor(tmp_path):
+def test_starter_is_at_the_floor(tmp_path, short_shelf):
     result = written(tmp_path, STARTER)
     assert result.score <= spec.FLOOR
     assert result.metrics["stage_static"] == result.metrics["stage_integration"] == 0.0
 
 
-def test_compact_earns_design_and_tips(tmp_path):
+def test_compact_earns_design_and_tips(tmp_path, short_shelf):
     result = written(tmp_path, COMPACT)
     assert result.score <= 0.65
     for stage in ("static", "integration"):

@@ -75,11 +75,11 @@ def test_media_of_a_submission_is_complete_and_its_score_stands(tmp_path):
     with_media = dev.evaluate(folder, arms=["ur5e"], design_seeds=[101], out=out)
     without = dev.evaluate(folder, arms=["ur5e"], design_seeds=[101])
     assert with_media[0].metrics == without[0].metrics
-    expected = [f"ur5e_{n}" for n in ("front.png", "side.png", "top.png", "torque.png")]
+    expected = [f"picture_ur5e_{n}.png" for n in ("front", "side", "top", "torque")]
     expected += [f"ur5e_{n}.{kind}" for n in ("hold", "push", "path") for kind in ("mp4", "jpg")]
     for name in expected:
         assert (out / name).stat().st_size > 1000, name
-    assert Image.open(out / "ur5e_front.png").size == pictures.STILL_PX
+    assert Image.open(out / "picture_ur5e_front.png").size == pictures.STILL_PX
     text = (out / "index.html").read_text()
     linked = re.findall(r'(?:src|poster)="([^"]+)"', text)
     assert linked and all((Path(out) / name).is_file() for name in linked)
