@@ -125,9 +125,9 @@ def test_noise_and_bias_are_drawn_anew_and_decide_no_label():
     assert 0.009 < np.abs(off).max() <= 0.01001 and abs(off.mean()) < 5e-4
 
 
-def school_of(settings: f04_school.Settings) -> f04_school.School:
+def school_of(settings: f04_school.Settings, is_expert: bool = True) -> f04_school.School:
     key = seeds.trial_key("f04", "dance", "public", "test")
-    return f04_school.School([f04_school.course_of("f04/dance")], settings, key)
+    return f04_school.School([f04_school.course_of("f04/dance")], settings, key, is_expert)
 
 
 def test_rollouts_repeat_and_know_what_they_saw_without_noise():
@@ -171,6 +171,22 @@ def test_a_graph_with_senses_can_be_trained_on_in_batches():
     assert torch.allclose(imported(obs), student(obs), atol=1e-5)
     shapes = {tuple(p.shape) for p in imported.parameters()}
     assert {tuple(student.linear.weight.shape), (32, student.senses.size)} <= shapes
+
+
+def test_a_student_goes_on_from_an_exported_one():
+    first, again = f04_student.Student(TRAINING), f04_student.Student(TRAINING)
+    torch.nn.init.normal_(first.mlp[-1].weight, std=0.1)
+    first.std.fill_(0.5)
+    again.load(to_onnx(first, HISTORY))
+    obs = torch.randn(2, HISTORY * spec.OBS_DIM)
+    assert torch.allclose(again(obs), first(obs), atol=1e-6)
+
+
+def test_short_rollouts_start_with_the_clip_and_are_the_students():
+    school = school_of(dataclasses.replace(QUICK, short_share=1.0, short_steps=7), is_expert=False)
+    for rollout in school.rollouts:
+        trial = rollout.trial
+        assert trial.first_frame == 0 and trial.steps == 7 and rollout.handover == 0
 
 
 def test_a_trained_network_is_an_artifact_that_says_how_it_was_made(tmp_path):

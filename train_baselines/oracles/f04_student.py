@@ -20,6 +20,7 @@ from typing import Annotated
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
+import onnx
 import torch
 import tyro
 from torch import nn
@@ -102,6 +103,17 @@ class Student(nn.Module):
         straight = 2.0 * frames[:, -1, LAST_ACTION] - frames[:, -2, LAST_ACTION]
         return actions + self.smoothing / (1.0 + self.smoothing) * exists * (straight - actions)
 
+    def load(self, data: bytes) -> None:
+        """Takes over the trained numbers of an exported student of the same sizes."""
+        stored = {t.name: t for t in onnx.load_model_from_string(data).graph.initializer}
+        # the two last biases add up and have always had the same value: the graph holds one
+        stored[f"mlp.{len(self.mlp) - 1}.bias"] = stored["linear.bias"]
+        state = self.state_dict()
+        for name in state:
+            if not name.startswith("senses."):
+                state[name] = torch.from_numpy(onnx.numpy_helper.to_array(stored[name]).copy())
+        self.load_state_dict(state)
+
     def standardise(self, features: torch.Tensor) -> None:
         """Takes mean and spread of the inputs from visited states."""
         self.mean.copy_(features.mean(dim=0))
@@ -159,6 +171,7 @@ def train(
     seed: int,
     out: Path,
     max_minutes: float = float("inf"),
+    first: bytes | None = None,
 ) -> None:
     """Trains one student and exports it for every clip after every tenth round and at the end.
 
@@ -169,17 +182,22 @@ def train(
         out: Receives a folder per clip.
         max_minutes: Wall time after which no further round starts. The result is that of as many
             `rounds`, and says so.
+        first: Exported student to go on from; None starts from nothing.
     """
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     began = time.monotonic()
     key = seeds.trial_key("f04", "+".join(c.slug for c in courses), "public", f"student-{seed}")
-    school = School(courses, settings.school, key)
+    school = School(courses, settings.school, key, settings.expert_rounds > 0)
     teacher = Teacher(school, settings)
+    if first is not None:
+        teacher.student.load(first)
+        teacher.average.load(first)
 
     def stage(rounds: int) -> None:
         named = " ".join(f"f04/{course.slug}" for course in courses)
-        command = f"python -m train_baselines.oracles.f04_student {named}"
+        options = "" if first is None else " --starts FIRST"
+        command = f"python -m train_baselines.oracles.f04_student {named}{options}"
         probes = school.seen.reshape(len(school.seen), -1)
         for course in courses:
             meta = {
@@ -199,7 +217,7 @@ def train(
         rounds = number + 1
         school.is_expert = number < settings.expert_rounds
         school.collect(teacher.average.drive)
-        if number == 0:
+        if number == 0 and first is None:
             teacher.student.standardise(torch.cat(school.features))
             teacher.average.load_state_dict(teacher.student.state_dict())
         collected = time.process_time()
@@ -234,16 +252,27 @@ class Arguments:
     """Receives a folder per task."""
     seed: int = 0
     rounds: int = Settings.rounds
+    starts: Path | None = None
+    """Go on from this policy.onnx, mostly with short rollouts from the start of the clips."""
     max_minutes: float = float("inf")
     """Wall time after which no further round starts."""
 
 
 def main(arguments: Arguments) -> None:
     """Command line entry point."""
-    settings = replace(Settings(), rounds=arguments.rounds)
+    settings, first = replace(Settings(), rounds=arguments.rounds), None
+    if arguments.starts is not None:
+        first = arguments.starts.read_bytes()
+        settings = replace(
+            settings,
+            school=replace(settings.school, short_share=0.7),
+            expert_rounds=0,
+            learning_rate=3e-4,
+            final_updates=1000,
+        )
     print(json.dumps(asdict(settings)), flush=True)
     courses = [course_of(task) for task in arguments.tasks]
-    train(courses, settings, arguments.seed, arguments.out, arguments.max_minutes)
+    train(courses, settings, arguments.seed, arguments.out, arguments.max_minutes, first)
 
 
 if __name__ == "__main__":
