@@ -171,7 +171,7 @@ def train(
     seed: int,
     out: Path,
     max_minutes: float = float("inf"),
-    first: bytes | None = None,
+    first: Path | None = None,
 ) -> None:
     """Trains one student and exports it for every clip after every tenth round and at the end.
 
@@ -182,7 +182,7 @@ def train(
         out: Receives a folder per clip.
         max_minutes: Wall time after which no further round starts. The result is that of as many
             `rounds`, and says so.
-        first: Exported student to go on from; None starts from nothing.
+        first: Folder of an exported student to go on from; None starts from nothing.
     """
     torch.set_num_threads(1)
     torch.manual_seed(seed)
@@ -191,8 +191,9 @@ def train(
     school = School(courses, settings.school, key, settings.expert_rounds > 0)
     teacher = Teacher(school, settings)
     if first is not None:
-        teacher.student.load(first)
-        teacher.average.load(first)
+        stored = (first / spec.ONNX_FILE).read_bytes()
+        teacher.student.load(stored)
+        teacher.average.load(stored)
 
     def stage(rounds: int) -> None:
         named = " ".join(f"f04/{course.slug}" for course in courses)
@@ -207,6 +208,8 @@ def train(
                 "rounds": rounds,
                 "samples": school.n_labels,
             }
+            if first is not None:
+                meta["first"] = json.loads((first / spec.META_FILE).read_text())["made_by"]
             export_policy(teacher.average, out / course.slug, HISTORY, meta, probes)
 
     rounds = 0
@@ -253,16 +256,15 @@ class Arguments:
     seed: int = 0
     rounds: int = Settings.rounds
     starts: Path | None = None
-    """Go on from this policy.onnx, mostly with short rollouts from the start of the clips."""
+    """Go on from the student in this folder, mostly with short rollouts from the start of the clips."""
     max_minutes: float = float("inf")
     """Wall time after which no further round starts."""
 
 
 def main(arguments: Arguments) -> None:
     """Command line entry point."""
-    settings, first = replace(Settings(), rounds=arguments.rounds), None
+    settings = replace(Settings(), rounds=arguments.rounds)
     if arguments.starts is not None:
-        first = arguments.starts.read_bytes()
         settings = replace(
             settings,
             school=replace(settings.school, short_share=0.7),
@@ -272,7 +274,7 @@ def main(arguments: Arguments) -> None:
         )
     print(json.dumps(asdict(settings)), flush=True)
     courses = [course_of(task) for task in arguments.tasks]
-    train(courses, settings, arguments.seed, arguments.out, arguments.max_minutes, first)
+    train(courses, settings, arguments.seed, arguments.out, arguments.max_minutes, arguments.starts)
 
 
 if __name__ == "__main__":
