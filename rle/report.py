@@ -115,7 +115,7 @@ class SubmissionRecord(msgspec.Struct, frozen=True, kw_only=True):
     files: list[FileRecord]
     ignored: list[str] = []
     refused: dict[str, str] = {}
-    """Why a file was left out, where the contract judges files one by one."""
+    """Why a file was refused, where the contract judges files one by one; an empty one stands for it."""
 
 
 class SelfTest(msgspec.Struct, frozen=True, kw_only=True):

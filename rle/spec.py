@@ -57,7 +57,7 @@ class ArtifactContract(msgspec.Struct, frozen=True, kw_only=True):
     extra: Literal["refuse", "ignore"] = "refuse"
     """What happens to files that no entry names."""
     by_part: bool = False
-    """Whether files are judged one by one: a refused one is left out and costs only what needs it."""
+    """Whether files are judged one by one: an empty one stands for a refused one, which costs only what needs it."""
 
 
 class VerifyOption(msgspec.Struct, frozen=True, kw_only=True):

@@ -66,7 +66,7 @@ class Submission(Protocol):
         ...
 
     def refusal(self, path: str) -> InvalidSubmission | None:
-        """Why a file, or a folder above it, was left out of the copy, where files are judged one by one."""
+        """Why a file, or a folder above it, was refused, where files are judged one by one."""
         ...
 
 

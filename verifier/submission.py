@@ -43,7 +43,7 @@ class Frozen:
     folder: Path
     record: SubmissionRecord
     refused: dict[str, InvalidSubmission] = field(default_factory=dict)
-    """Files and folders left out of the copy, where the contract judges them one by one."""
+    """Files and folders for which empty files stand in the copy, where the contract judges them one by one."""
 
     @property
     def digest(self) -> str:
@@ -118,13 +118,15 @@ def freeze(source: Path, destination: Path, task: TaskSpec, *, harness: bool = F
     for file in found:
         with judging.of(file.path):
             records.append(_audit(destination, file.path, _entry_of(task.artifact, file.path)))
-    for file in found:
-        if file.path in refused:
-            (destination / file.path).unlink()
     if refused:
         _check_required(
             [f for f in found if f.path not in refused], ignored, task.artifact, refused
         )
+    for path in _stand_ins(refused, task.artifact):
+        (destination / path).parent.mkdir(parents=True, exist_ok=True)
+        (destination / path).write_bytes(b"")
+        records.append(FileRecord(path=path, size=0, sha256=hashlib.sha256(b"").hexdigest()))
+    records.sort(key=lambda record: os.fsencode(record.path))
     _seal(destination)
     return Frozen(
         destination,
@@ -136,6 +138,21 @@ def freeze(source: Path, destination: Path, task: TaskSpec, *, harness: bool = F
         ),
         refused,
     )
+
+
+def _stand_ins(refused: dict[str, InvalidSubmission], contract: ArtifactContract) -> list[str]:
+    """Empty files that stand in the copy for what was refused: nothing can be made of them either, so that
+    the copy alone, graded again, comes to the same score. For a folder: the files that are named in it."""
+    entries = [entry.path for entry in contract.entries]
+    found = []
+    for path, error in refused.items():
+        if error.code == "file.name":
+            continue  # what has no acceptable name is not asked for by any
+        if any(matches(pattern, path) for pattern in entries):
+            found.append(path)
+        else:
+            found += [e for e in entries if e.startswith(f"{path}/") and "*" not in e]
+    return found
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ class Checker:
         )
 
     def _refused_beside(self, path: str) -> dict[str, str]:
-        """Files of the same folder that the intake left out, by name, with the reason."""
+        """Files of the same folder that the intake refused, by name, with the reason."""
         folder = posixpath.dirname(path)
         return {
             posixpath.basename(name): error.message
@@ -126,9 +126,9 @@ class Checker:
             files = [main]
         else:
             raise ValueError(f"{type(contract).__name__} names no file")
+        if refusal := self.frozen.refusal(main):
+            raise refusal
         if main not in names:
-            if refusal := self.frozen.refusal(main):
-                raise refusal
             raise InvalidSubmission(
                 "file.missing", path=main, found=", ".join(names[:5]) or "nothing"
             )

@@ -212,7 +212,8 @@ def test_a_chassis_that_is_refused_ends_the_run_and_a_controller_costs_itself_al
                 freeze(folder, folder.parent / "copy", spec.TASKS[0])
         else:
             copy = freeze(folder, folder.parent / "copy", spec.TASKS[0])
-            assert copy.names() == ("robot.xml",)
+            assert (copy.folder / "controller.py").read_bytes() == b""
+            assert copy.refusal("controller.py") is not None and copy.refusal("robot.xml") is None
             assert "controller.py is not UTF-8 text" in copy.record.refused["controller.py"]
 
 

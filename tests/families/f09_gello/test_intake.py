@@ -28,8 +28,8 @@ class Reading:
         return Checker(self.submission, layers.plan("reduced")).check(kind, contract)
 
 
-def read(folder: Path, arm: str = "xarm7") -> tuple[Reading, list[str]]:
-    context = Reading(folder, folder.parent / "copy")
+def read(folder: Path, arm: str = "xarm7", copy: str = "copy") -> tuple[Reading, list[str]]:
+    context = Reading(folder, folder.parent / copy)
     return context, [finding_text(f) for f in verify.read_lead(context, arm).findings]
 
 
@@ -69,13 +69,16 @@ def test_a_file_that_cannot_be_taken_fails_to_load_and_the_other_arms_go_on(fold
     assert all(verify.is_submitted(context, arm) for arm in ARM_NAMES)
     assert verify.read_lead(context, "ur5e").findings == ()
     assert says in context.submission.record.refused["xarm7/lead.xml"]
+    again, _ = read(context.submission.folder, "xarm7", "again")
+    assert again.submission.digest == context.submission.digest, "the copy alone is graded alike"
+    assert verify.read_lead(again, "xarm7").refused("load")
 
 
 def test_a_folder_that_is_a_link_is_the_arm_refused(folder):
     link(folder / "xarm7")
     context, told = read(folder)
     assert told == ["refused: lead.xml: xarm7 is a symbolic link; only regular files are accepted"]
-    assert "xarm7/lead.xml" not in context.submission.names()
+    assert verify.is_submitted(context, "xarm7"), "refused, not absent"
 
 
 def test_a_mesh_that_is_too_large_costs_its_part(folder):
@@ -93,6 +96,14 @@ def test_software_that_is_a_link_is_told_and_absent(folder):
     assert told == [] and runner.notes == [
         "xarm7/trim.py is a symbolic link; only regular files are accepted"
     ]
+
+
+def test_a_file_without_an_acceptable_name_is_told_and_nothing_more(folder):
+    file = folder / "xarm7" / "a\\b.stl"
+    file.write_bytes(b"x")
+    context, told = read(folder)
+    assert told == [] and not any("\\" in name for name in context.submission.names())
+    assert list(context.submission.record.refused) == ["xarm7/a\\b.stl"]
 
 
 def test_what_concerns_the_whole_folder_still_ends_the_intake(folder):
