@@ -108,13 +108,16 @@ def test_force_of_the_tool_is_that_of_weld_and_tool_contacts(monkeypatch):
         return forces
 
     monkeypatch.setattr(Magnet, "_forces_on_held", both)
-    for z in (0.115, 0.112, 0.16, 0.20):
+    for z in (0.115, 0.112, 0.14):
         for _ in range(8):
             e.step(np.append(arm.solve(np.array((x, y, z))), 255.0))
-    assert any(n for _, n in seen) and any(not n for _, n in seen), (
-        "touching others, and hanging free"
-    )
+    assert max(n for _, n in seen) > 0, "it touches the bottom and its neighbour"
     assert max(force for force, _ in seen) > 2 * spec.PART_WEIGHT_N
+    seen.clear()
+    e = episode()
+    grab(e)
+    e.step(ON)
+    assert seen and all(n == 0 for _, n in seen), "it hangs free"
 
 
 @pytest.mark.parametrize(("steps", "held"), [(124, ()), (126, (0,))])
