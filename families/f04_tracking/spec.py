@@ -237,10 +237,10 @@ FLOOR = 0.005
 open loop, frozen pose, huge actions and a random network score 0, but zero action on sprint 0.003."""
 BARS: dict[str, float] = {
     "dance": 0.10,
-    "fight": 0.02,
-    "fall-and-get-up": 0.06,
+    "fight": 0.03,
+    "fall-and-get-up": 0.08,
     "run": 0.03,
-    "sprint": 0.05,
+    "sprint": 0.08,
 }
 """Reward that the stored imitation policy must reach: full profile, stand-in clips, practice trials.
 Source: 0.8 x the reward of training seed 0, rounded down to 0.01; rewards and dates in

@@ -224,12 +224,12 @@ def _level(up: torch.Tensor) -> torch.Tensor:
 
 
 def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Products of 3x3 matrices, components first: many times faster here than small `matmul`s."""
-    return a[:, 0, None] * b[0] + a[:, 1, None] * b[1] + a[:, 2, None] * b[2]
+    """Products of 3x3 matrices, components first: few and plain operators in the exported graph."""
+    return (a[:, :, None] * b[None]).sum(dim=1)
 
 
 def _apply(rotation: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
-    return rotation[:, 0] * vector[0] + rotation[:, 1] * vector[1] + rotation[:, 2] * vector[2]
+    return (rotation * vector[None]).sum(dim=1)
 
 
 def _cross(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
