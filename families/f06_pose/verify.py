@@ -320,4 +320,4 @@ def media(ctx: VerifyContext, folder: Path) -> None:
         ]
         if stage == B:
             pictures.film(folder / f"{trial.id}.mp4", marked)
-        pictures.strip(folder / f"{trial.id}_seen_frames.jpg", marked)
+        pictures.strip(folder, trial.id, marked)

@@ -71,6 +71,8 @@ def sentence(row: Row) -> str:
         return f"{name}: {ENDED.get(row.ended, row.ended.replace('_', ' '))} at {at_s:.1f} s of {words}"
     if row.events:
         return f"{name} lifts two wheels at {row.events[0][0]:.1f} s of {words}"
+    if test == "testD2" and row.score > 0.0:
+        return f"{name} crosses the curb and the bumps with never two wheels lifted for long"
     margin_m, fasm = values.get("ssm_min_m"), values.get("fasm_min")
     if margin_m is not None:
         return f"{name} keeps {1000 * margin_m:.0f} mm of static margin"

@@ -40,7 +40,11 @@ def sentence(row: Row) -> str:
     weak = f"weakest: {TITLES[weakest]} ({values.get(f'cp_{weakest}') or 0.0:.2f})"
     residual, hold = values.get("x_H1"), values.get("x_H2")
     if residual is None:
-        return f"{row.group} was refused; only its software was measured; {weak}"
+        why = next((t.partition(": ")[2] for _, t in row.events if t.startswith("refused: ")), "")
+        told = f" ({why})" if why else ""
+        return f"{row.group} was refused{told}; only its software was measured; {weak}"
+    n_dropped = sum(text.startswith("dropped: ") for _, text in row.events)
+    weak += f"; {n_dropped} of its parts and springs were left out" if n_dropped else ""
     held = "does not hold" if hold is None else f"holds within {1e3 * hold:.1f} mm alone"
     return f"{row.group} weighs {values['mass_kg']:.2f} kg, leaves {residual:.2f} N m and {held}; {weak}"
 

@@ -3,9 +3,13 @@
 import os
 from pathlib import Path
 
+from PIL import Image, UnidentifiedImageError
+
 from rle.report import Row
 
 _IMAGES = (".jpg", ".png")
+_STRIP_WIDTH_PX = 240
+"""Width at which a page shows an image of a strip; the height follows from the image."""
 
 
 def href(path: Path, page_folder: Path) -> str:
@@ -37,15 +41,27 @@ def pictures(folder: Path, page_folder: Path) -> list[dict[str, str]]:
 
 
 def _images(folder: Path, page_folder: Path, prefix: str, before: str) -> list[dict[str, str]]:
+    """Link, alternative text, and width and height in px of each, so that nothing jumps."""
     files = [f for base in _bases(folder) for f in sorted(base.glob(f"{prefix}*"))]
     return [
         {
             "href": href(file, page_folder),
             "alt": before + file.stem.removeprefix(prefix).replace("_", " "),
+            "width": str(_STRIP_WIDTH_PX),
+            "height": str(_strip_height_px(file)),
         }
         for file in files
         if file.suffix in _IMAGES
     ]
+
+
+def _strip_height_px(file: Path) -> int:
+    try:
+        with Image.open(file) as image:
+            width, height = image.size
+    except UnidentifiedImageError:  # a page shows the link all the same
+        width, height = 16, 9
+    return round(_STRIP_WIDTH_PX * height / width)
 
 
 def _bases(folder: Path) -> tuple[Path, Path]:

@@ -1,4 +1,4 @@
-"""Pictures for people: frames with the estimate drawn into them, as a film and as a strip."""
+"""Pictures for people: frames with the estimate drawn into them, as a film and one by one."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from rle.sim.video import VideoWriter
 
 _LINE_RGB, _ORIGIN_RGB = (0, 158, 115), (0, 114, 178)
 _THICK_PX = 2
-_STRIP_FRAMES, _STRIP_WIDTH_PX = 5, 240
+_STRIP_FRAMES, _STRIP_WIDTH_PX = 5, 480
 
 
 def mark(obs: dict[str, Any], pose: tuple[float, float, float] | None, shape_id: int) -> np.ndarray:
@@ -65,12 +65,10 @@ def film(path: Path, frames: Sequence[np.ndarray]) -> None:
             video.add(frame)
 
 
-def strip(path: Path, frames: Sequence[np.ndarray]) -> None:
-    """Writes frames spread over a trial side by side, as a JPEG."""
+def strip(folder: Path, trial_id: str, frames: Sequence[np.ndarray]) -> None:
+    """Writes frames spread over a trial as `<trial>_seen_frame_<k>.jpg`."""
     chosen = np.linspace(0, len(frames) - 1, min(_STRIP_FRAMES, len(frames))).round().astype(int)
     height = round(_STRIP_WIDTH_PX * spec.IMAGE_WH_PX[1] / spec.IMAGE_WH_PX[0])
-    small = [
-        cv2.resize(frames[k], (_STRIP_WIDTH_PX, height), interpolation=cv2.INTER_AREA)
-        for k in chosen
-    ]
-    Image.fromarray(np.hstack(small)).save(path, quality=85)
+    for k in chosen.tolist():
+        small = cv2.resize(frames[k], (_STRIP_WIDTH_PX, height), interpolation=cv2.INTER_AREA)
+        Image.fromarray(small).save(folder / f"{trial_id}_seen_frame_{k:02d}.jpg", quality=85)

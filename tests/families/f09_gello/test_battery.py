@@ -73,7 +73,7 @@ def test_a_refused_file_leaves_the_reference_arm(tmp_path):
     assert row.metrics["cp_S2a"] > 0.5 and row.metrics["cp_S2b"] > 0.5
     assert row.metrics["validity_deduction"] == pytest.approx(sum(VALIDITY_WEIGHTS.values()))
     assert "<option> is not accepted" in row.events[0][1]
-    assert "refused" in figures.sentence(row)
+    assert "was refused (lead.xml: line " in figures.sentence(row)
 
 
 def test_a_changed_stock_arm_and_broken_software(tmp_path):
