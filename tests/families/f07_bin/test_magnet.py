@@ -4,9 +4,10 @@ import mujoco
 import numpy as np
 import pytest
 
-from families.f07_bin import spec
-from families.f07_bin.magnet import breakaway
-from tests.families.f07_bin.cells import OFF, ON, episode, grab, under_head
+from families.f07_bin import scene, spec
+from families.f07_bin.magnet import Magnet, breakaway
+from tests.families.f07_bin.cells import OFF, ON, episode, grab, put, under_head
+from train_baselines.oracles.f07_arm import Arm
 
 DOWN = np.array((0.0, 0.0, -1.0))
 
@@ -78,6 +79,45 @@ def test_140_newton_more_are_held_and_155_are_not():
     pull(e, 155.0)
     assert e.held == () and e.n_slips == 1
     assert [event.kind for event in e.events][:2] == ["grab", "slip"]
+
+
+def test_force_of_the_tool_is_that_of_weld_and_tool_contacts(monkeypatch):
+    """Read from the free joint; here summed up from the weld and MuJoCo's contact forces, part by part."""
+    e = episode(3)
+    arm = Arm(scene.model_xml(), np.array(spec.ARM_HOME_RAD))
+    x, y = e.part_poses[0, :2]
+    put(e, 1, (x + 0.045, y, e.part_poses[0, 2]))  # leans on the part that is taken
+    e.data.qpos[: spec.N_JOINTS] = e.data.ctrl[:] = arm.solve(np.array((x, y, 0.13)))
+    honest, seen = Magnet._forces_on_held, []
+
+    def both(self, data, contacts, others):
+        forces = honest(self, data, contacts, others)
+        expected = np.zeros_like(forces)
+        wrench, part_of = np.zeros(6), e.cell.part_of_geom
+        for k, part in enumerate(self.held):
+            expected[k] = -data.efc_force[6 * k : 6 * k + 3]
+            for i in range(data.ncon):
+                geoms = data.contact.geom[i]
+                tool = e.cell.model.geom_bodyid[geoms] == e.cell.tool_body
+                if data.contact.efc_address[i] >= 0 and tool.any() and part in part_of[geoms]:
+                    mujoco.mj_contactForce(e.cell.model, data, i, wrench)
+                    on_second = data.contact.frame[i].reshape(3, 3).T @ wrench[:3]
+                    expected[k] += on_second if tool[0] else -on_second
+        assert forces == pytest.approx(expected, abs=1e-8)
+        seen.append((np.abs(forces).max(), len(others)))
+        return forces
+
+    monkeypatch.setattr(Magnet, "_forces_on_held", both)
+    for z in (0.115, 0.112, 0.14):
+        for _ in range(8):
+            e.step(np.append(arm.solve(np.array((x, y, z))), 255.0))
+    assert max(n for _, n in seen) > 0, "it touches the bottom and its neighbour"
+    assert max(force for force, _ in seen) > 2 * spec.PART_WEIGHT_N
+    seen.clear()
+    e = episode()
+    grab(e)
+    e.step(ON)
+    assert seen and all(n == 0 for _, n in seen), "it hangs free"
 
 
 @pytest.mark.parametrize(("steps", "held"), [(124, ()), (126, (0,))])
