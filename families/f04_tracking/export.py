@@ -7,6 +7,7 @@ and size, finite answers that depend on the observation, and the same numbers as
 import io
 import json
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +147,7 @@ class ImportedPolicy(torch.nn.Module):
     """An exported feed-forward graph as a torch module: the inverse of `export_policy`.
 
     Weights and biases of its layers are parameters and can be trained on; everything else (index,
-    normalisation, limits) is kept as it is.
+    normalisation, limits, kinematics) is kept as it is.
 
     Args:
         data: The file `policy.onnx`.
@@ -162,7 +163,10 @@ class ImportedPolicy(torch.nn.Module):
         """160 H."""
         constants = {tensor.name: tensor for tensor in graph.initializer}
         trained = {n for node in graph.node if node.op_type in _LAYERS for n in node.input[1:]}
+        gathered = {node.input[1] for node in graph.node if node.op_type == "Gather"}
         self._place: dict[str, str] = {}
+        self._plain: dict[str, Any] = {}
+        """Whole numbers that shape the graph (axes, bounds): kept off the device."""
         self._steps: list[tuple[str, list[str], str, dict[str, float]]] = []
         for node in graph.node:
             facts = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
@@ -177,6 +181,9 @@ class ImportedPolicy(torch.nn.Module):
                 self._steps.append((node.op_type, list(node.input), node.output[0], facts))
         for number, (name, tensor) in enumerate(constants.items()):
             value = torch.from_numpy(onnx.numpy_helper.to_array(tensor).copy())
+            if value.dtype == torch.int64 and (value.dim() == 0 or name not in gathered):
+                self._plain[name] = value.tolist()
+                continue
             self._place[name] = f"constant_{number}"
             if name in trained:
                 self.register_parameter(self._place[name], torch.nn.Parameter(value))
@@ -185,7 +192,7 @@ class ImportedPolicy(torch.nn.Module):
 
     def forward(self, obs: torch.Tensor) -> torch.Tensor:
         """Actions (N, 29) of observation histories (N, 160 H)."""
-        values = {"obs": obs}
+        values = {"obs": obs, **self._plain}
         for kind, inputs, output, facts in self._steps:
             arguments = [
                 values[n] if n in values else getattr(self, self._place[n]) if n else None
@@ -199,15 +206,62 @@ def _gemm(facts: dict, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor
     return torch.nn.functional.linear(x, weight if facts.get("transB") else weight.T, bias)
 
 
+def _gather(facts: dict, x: torch.Tensor, index: torch.Tensor | int) -> torch.Tensor:
+    axis = facts.get("axis", 0)
+    return x.select(axis, index) if isinstance(index, int) else x.index_select(axis, index)
+
+
+def _slice(
+    _facts: dict,
+    x: torch.Tensor,
+    starts: list[int],
+    ends: list[int],
+    axes: list[int],
+    steps: list[int] | None = None,
+) -> torch.Tensor:
+    picked = [slice(None)] * x.dim()
+    for start, end, axis, step in zip(starts, ends, axes, steps or [1] * len(axes), strict=True):
+        picked[axis] = slice(start, end, step)
+    return x[tuple(picked)]
+
+
+def _unsqueeze(_facts: dict, x: torch.Tensor, axes: list[int]) -> torch.Tensor:
+    rank = x.dim() + len(axes)
+    for axis in sorted(a % rank for a in axes):
+        x = x.unsqueeze(axis)
+    return x
+
+
+def _reduce(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    return lambda f, x, axes: function(x, dim=axes, keepdim=bool(f.get("keepdims", 1)))
+
+
 _LAYERS = frozenset({"Gemm", "MatMul"})
-_OPERATIONS = {
+_OPERATIONS: dict[str, Callable[..., torch.Tensor]] = {
     "Gemm": _gemm,
     "MatMul": lambda f, a, b: a @ b,
-    "Gather": lambda f, x, index: x.index_select(f.get("axis", 0), index),
+    "Gather": _gather,
+    "Slice": _slice,
+    "Concat": lambda f, *x: torch.cat(x, f["axis"]),
+    "Transpose": lambda f, x: x.permute(f["perm"]),
+    "Reshape": lambda f, x, shape: x.reshape(shape),
+    "Flatten": lambda f, x: x.flatten(f.get("axis", 1)),
+    "Unsqueeze": _unsqueeze,
+    "Squeeze": lambda f, x, axes: x.squeeze(axes),
+    "ReduceSum": _reduce(torch.sum),
+    "ReduceMean": _reduce(torch.mean),
+    "ReduceMax": _reduce(torch.amax),
+    "Cast": lambda f, x: x.float(),
+    "Greater": lambda f, a, b: a > b,
     "Add": lambda f, a, b: a + b,
     "Sub": lambda f, a, b: a - b,
     "Mul": lambda f, a, b: a * b,
     "Div": lambda f, a, b: a / b,
+    "Neg": lambda f, x: -x,
+    "Abs": lambda f, x: x.abs(),
+    "Sqrt": lambda f, x: x.sqrt(),
+    "Sin": lambda f, x: x.sin(),
+    "Cos": lambda f, x: x.cos(),
     "Clip": lambda f, x, low=None, high=None: x.clip(low, high),
     "Elu": lambda f, x: torch.nn.functional.elu(x, f.get("alpha", 1.0)),
     "Relu": lambda f, x: torch.relu(x),

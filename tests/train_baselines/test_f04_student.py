@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from families.f04_tracking import policy, scene, spec
+from families.f04_tracking.export import ImportedPolicy, to_onnx
 from families.f04_tracking.reference import load_clip
 from rle import seeds
 from train_baselines.oracles import f04_school, f04_student
@@ -124,9 +125,9 @@ def test_noise_and_bias_are_drawn_anew_and_decide_no_label():
     assert 0.009 < np.abs(off).max() <= 0.01001 and abs(off.mean()) < 5e-4
 
 
-def school_of(settings: f04_school.Settings) -> f04_school.School:
+def school_of(settings: f04_school.Settings, is_expert: bool = True) -> f04_school.School:
     key = seeds.trial_key("f04", "dance", "public", "test")
-    return f04_school.School([f04_school.course_of("f04/dance")], settings, key)
+    return f04_school.School([f04_school.course_of("f04/dance")], settings, key, is_expert)
 
 
 def test_rollouts_repeat_and_know_what_they_saw_without_noise():
@@ -134,7 +135,7 @@ def test_rollouts_repeat_and_know_what_they_saw_without_noise():
     first, again = school_of(QUICK), school_of(QUICK)
     for school in (first, again):
         school.is_expert = False
-        school.collect(student)
+        school.collect(student.drive)
     assert first.n_labels > 0 and torch.equal(first.features[0], again.features[0])
     for rollout, seen in zip(first.rollouts, first.seen, strict=True):
         assert (np.abs(seen - rollout.window) <= np.float32(0.51)).all()
@@ -144,6 +145,48 @@ def test_rollouts_repeat_and_know_what_they_saw_without_noise():
     reached = rollout.trial.data.qpos[7:] - np.array(spec.DEFAULT_POSE_RAD)
     rollout.look()
     assert np.allclose(rollout.window[-1, JOINT_POS], reached, atol=1e-5)
+
+
+def test_smoothing_is_the_minimum_that_it_claims():
+    student = f04_student.Student(TRAINING)
+    torch.nn.init.normal_(student.linear.weight, std=0.05)
+    obs = torch.randn(2, HISTORY, spec.OBS_DIM)
+    obs[1, :-2] = 0.0  # a rollout in its second step
+    own, smooth = student.drive(obs.flatten(1)), student(obs.flatten(1))
+    assert torch.equal(smooth[1], own[1])
+    last, before = obs[0, -1, LAST_ACTION], obs[0, -2, LAST_ACTION]
+    a = smooth[0].detach().requires_grad_()
+    weight = TRAINING.smoothing
+    cost = ((a - own[0]) ** 2).sum() + weight * ((a - 2.0 * last + before) ** 2).sum()
+    assert torch.autograd.grad(cost, a)[0].abs().max() < 1e-5
+
+
+def test_a_graph_with_senses_can_be_trained_on_in_batches():
+    """What `--init` of the PPO baseline reads back is the same function, for many robots at once."""
+    student = f04_student.Student(TRAINING)
+    torch.nn.init.normal_(student.mlp[-1].weight, std=0.1)
+    obs = 0.3 * torch.randn(5, HISTORY * spec.OBS_DIM)
+    obs[2, : 10 * spec.OBS_DIM] = 0.0
+    imported = ImportedPolicy(to_onnx(student, HISTORY))
+    assert torch.allclose(imported(obs), student(obs), atol=1e-5)
+    shapes = {tuple(p.shape) for p in imported.parameters()}
+    assert {tuple(student.linear.weight.shape), (32, student.senses.size)} <= shapes
+
+
+def test_a_student_goes_on_from_an_exported_one():
+    first, again = f04_student.Student(TRAINING), f04_student.Student(TRAINING)
+    torch.nn.init.normal_(first.mlp[-1].weight, std=0.1)
+    first.std.fill_(0.5)
+    again.load(to_onnx(first, HISTORY))
+    obs = torch.randn(2, HISTORY * spec.OBS_DIM)
+    assert torch.allclose(again(obs), first(obs), atol=1e-6)
+
+
+def test_short_rollouts_start_with_the_clip_and_are_the_students():
+    school = school_of(dataclasses.replace(QUICK, short_share=1.0, short_steps=7), is_expert=False)
+    for rollout in school.rollouts:
+        trial = rollout.trial
+        assert trial.first_frame == 0 and trial.steps == 7 and rollout.handover == 0
 
 
 def test_a_trained_network_is_an_artifact_that_says_how_it_was_made(tmp_path):

@@ -57,6 +57,9 @@ class Settings:
     """Longest rollout."""
     start_share: float = 0.4
     """Rollouts that start at frame 0; the others start anywhere."""
+    short_share: float = 0.0
+    """Rollouts that start at frame 0, are driven by the student, and end after `short_steps`."""
+    short_steps: int = 120
     label_limit: float = 8.0
     """Labels are clipped to this. A state where the controller wants more is lost and teaches nothing."""
     lost_labels: int = 4
@@ -117,13 +120,16 @@ class School:
         courses: The clips; robot i follows clip i modulo their number.
         settings: Numbers of rollouts and steps.
         key: Key of the random streams of this training run.
+        is_expert: The controller drives the rollouts that start now, to their end.
     """
 
-    def __init__(self, courses: list[Course], settings: Settings, key: bytes) -> None:
+    def __init__(
+        self, courses: list[Course], settings: Settings, key: bytes, is_expert: bool = True
+    ) -> None:
         self.courses, self.settings, self.key = courses, settings, key
         self.rng = seeds.stream(key, "rollouts")
         self.senses, self.mirror, self.mirror_joints = Senses(), mirror(), mirror_joints()
-        self.n_trials, self.is_expert = 0, True
+        self.n_trials, self.is_expert = 0, is_expert
         self.rollouts = [self._start(i) for i in range(settings.robots)]
         self.seen = np.zeros((settings.robots, HISTORY, spec.OBS_DIM), np.float32)
         """What the robots see."""
@@ -140,16 +146,17 @@ class School:
         number = self.n_trials
         self.n_trials += 1
         clip = course.reference
-        from_start = self.rng.random() < s.start_share
+        is_short = self.rng.random() < s.short_share
+        from_start = self.rng.random() < s.start_share or is_short
         first = 0 if from_start else int(self.rng.integers(0, clip.frames - 100))
         draws = trial_draws(
             lambda name: seeds.stream(self.key, name, number),
             clip.body_pos_w,
             s.profile,
-            s.episode_steps,
+            s.short_steps if is_short else s.episode_steps,
         )
         g1 = scene.build(spec.TRAIN_TIMESTEP_S, draws.dynamics, draws.terrain)
-        handed = self.rng.random() < s.handover_share
+        handed = self.rng.random() < s.handover_share and not is_short
         handover = int(self.rng.integers(1, s.handover_steps)) if handed else 0
         trial = Trial(clip, draws, first_frame=first, g1=g1)
         return Rollout(course, trial, s.episode_steps if self.is_expert else handover)

@@ -89,7 +89,7 @@ class Kinematics(nn.Module):
 
     def forward(self, joint_pos: torch.Tensor) -> Body:
         """Bodies of joint angles (N, B, 29), rad, joint order of `spec.JOINT_NAMES`."""
-        lead = joint_pos.shape[:-1]
+        lead = (-1, joint_pos.shape[1])
         flat = joint_pos.reshape(-1, spec.N_JOINTS)
         sine, cosine = flat.sin(), flat.cos()
         com = self.root_center[:, None] + 0.0 * flat[:, 0]
@@ -186,7 +186,7 @@ class Senses(nn.Module):
 
     def _chain(self, turned_rad: torch.Tensor) -> torch.Tensor:
         """Rotations from each bin's pelvis frame to the newest, (3, 3, N, B), from turns (N, B - 1, 3)."""
-        x, y, z = turned_rad.permute(2, 0, 1)
+        x, y, z = turned_rad[..., 0], turned_rad[..., 1], turned_rad[..., 2]
         o = 0.0 * x
         k = torch.stack([o, z, -y, -z, o, x, y, -x, o]).reshape(3, 3, -1, len(BINS) - 1)
         back = self.eye[..., None] + k + 0.5 * _product(k, k)

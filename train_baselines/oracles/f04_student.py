@@ -20,6 +20,7 @@ from typing import Annotated
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
+import onnx
 import torch
 import tyro
 from torch import nn
@@ -29,7 +30,7 @@ from families.f04_tracking.export import export_policy
 from rle import seeds
 from train_baselines.oracles import f04_school
 from train_baselines.oracles.f04_school import Course, School, course_of
-from train_baselines.oracles.f04_senses import HISTORY, Senses
+from train_baselines.oracles.f04_senses import HISTORY, LAST_ACTION, REFERENCE, Senses
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,15 @@ class Settings:
     """Decay of the moving average of the weights, which drives the robots and is exported."""
     input_limit: float = 5.0
     """Standardised inputs are clipped to this."""
+    smoothing: float = 0.5
+    """Weight of the last two actions, carried on in a straight line, in the exported graph."""
 
 
 class Student(nn.Module):
     """actions = linear(x) + mlp(x), where x are the standardised features of `Senses`.
+
+    What is exported also minimises |a - actions|^2 + smoothing |a - 2 a_1 + a_2|^2 with the last two actions
+    a_1 and a_2: noise that passes through the network costs jerk.
 
     Args:
         settings: Sizes.
@@ -66,6 +72,7 @@ class Student(nn.Module):
     def __init__(self, settings: Settings) -> None:
         super().__init__()
         self.senses, self.limit = Senses(), settings.input_limit
+        self.smoothing = settings.smoothing
         n = self.senses.size
         self.register_buffer("mean", torch.zeros(n))
         self.register_buffer("std", torch.ones(n))
@@ -84,9 +91,28 @@ class Student(nn.Module):
         x = ((features - self.mean) / self.std).clamp(-self.limit, self.limit)
         return self.linear(x) + self.mlp(x)
 
-    def forward(self, obs: torch.Tensor) -> torch.Tensor:
-        """Actions (N, 29) of observation histories (N, 160 H)."""
+    def drive(self, obs: torch.Tensor) -> torch.Tensor:
+        """Actions (N, 29) of observation histories (N, 160 H), as they come: these visit more states."""
         return self.act(self.senses(obs))
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        """Smoothed actions (N, 29); those of a rollout's first two steps are not."""
+        actions = self.drive(obs)
+        frames = obs.reshape(-1, HISTORY, spec.OBS_DIM)
+        exists = (frames[:, -3, REFERENCE].abs().amax(dim=1, keepdim=True) > 0.0).to(obs.dtype)
+        straight = 2.0 * frames[:, -1, LAST_ACTION] - frames[:, -2, LAST_ACTION]
+        return actions + self.smoothing / (1.0 + self.smoothing) * exists * (straight - actions)
+
+    def load(self, data: bytes) -> None:
+        """Takes over the trained numbers of an exported student of the same sizes."""
+        stored = {t.name: t for t in onnx.load_model_from_string(data).graph.initializer}
+        # the two last biases add up and have always had the same value: the graph holds one
+        stored[f"mlp.{len(self.mlp) - 1}.bias"] = stored["linear.bias"]
+        state = self.state_dict()
+        for name in state:
+            if not name.startswith("senses."):
+                state[name] = torch.from_numpy(onnx.numpy_helper.to_array(stored[name]).copy())
+        self.load_state_dict(state)
 
     def standardise(self, features: torch.Tensor) -> None:
         """Takes mean and spread of the inputs from visited states."""
@@ -145,6 +171,7 @@ def train(
     seed: int,
     out: Path,
     max_minutes: float = float("inf"),
+    first: Path | None = None,
 ) -> None:
     """Trains one student and exports it for every clip after every tenth round and at the end.
 
@@ -155,17 +182,23 @@ def train(
         out: Receives a folder per clip.
         max_minutes: Wall time after which no further round starts. The result is that of as many
             `rounds`, and says so.
+        first: Folder of an exported student to go on from; None starts from nothing.
     """
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     began = time.monotonic()
     key = seeds.trial_key("f04", "+".join(c.slug for c in courses), "public", f"student-{seed}")
-    school = School(courses, settings.school, key)
+    school = School(courses, settings.school, key, settings.expert_rounds > 0)
     teacher = Teacher(school, settings)
+    if first is not None:
+        stored = (first / spec.ONNX_FILE).read_bytes()
+        teacher.student.load(stored)
+        teacher.average.load(stored)
 
     def stage(rounds: int) -> None:
         named = " ".join(f"f04/{course.slug}" for course in courses)
-        command = f"python -m train_baselines.oracles.f04_student {named}"
+        options = "" if first is None else " --starts FIRST"
+        command = f"python -m train_baselines.oracles.f04_student {named}{options}"
         probes = school.seen.reshape(len(school.seen), -1)
         for course in courses:
             meta = {
@@ -175,6 +208,8 @@ def train(
                 "rounds": rounds,
                 "samples": school.n_labels,
             }
+            if first is not None:
+                meta["first"] = json.loads((first / spec.META_FILE).read_text())["made_by"]
             export_policy(teacher.average, out / course.slug, HISTORY, meta, probes)
 
     rounds = 0
@@ -184,8 +219,8 @@ def train(
             break
         rounds = number + 1
         school.is_expert = number < settings.expert_rounds
-        school.collect(teacher.average)
-        if number == 0:
+        school.collect(teacher.average.drive)
+        if number == 0 and first is None:
             teacher.student.standardise(torch.cat(school.features))
             teacher.average.load_state_dict(teacher.student.state_dict())
         collected = time.process_time()
@@ -220,6 +255,8 @@ class Arguments:
     """Receives a folder per task."""
     seed: int = 0
     rounds: int = Settings.rounds
+    starts: Path | None = None
+    """Go on from the student in this folder, mostly with short rollouts from the start of the clips."""
     max_minutes: float = float("inf")
     """Wall time after which no further round starts."""
 
@@ -227,9 +264,17 @@ class Arguments:
 def main(arguments: Arguments) -> None:
     """Command line entry point."""
     settings = replace(Settings(), rounds=arguments.rounds)
+    if arguments.starts is not None:
+        settings = replace(
+            settings,
+            school=replace(settings.school, short_share=0.7),
+            expert_rounds=0,
+            learning_rate=3e-4,
+            final_updates=1000,
+        )
     print(json.dumps(asdict(settings)), flush=True)
     courses = [course_of(task) for task in arguments.tasks]
-    train(courses, settings, arguments.seed, arguments.out, arguments.max_minutes)
+    train(courses, settings, arguments.seed, arguments.out, arguments.max_minutes, arguments.starts)
 
 
 if __name__ == "__main__":
