@@ -144,7 +144,9 @@ def transport(calls: int = 60) -> float:
     return float(np.median(times))
 
 
-def one_pile(pile: int, seconds: float, channels: tuple[str, ...]) -> tuple[float, float]:
+def one_pile(
+    pile: int, seconds: float, channels: tuple[str, ...]
+) -> tuple[float, tuple[float, float]]:
     """Wall seconds of playing a public pile, built before; and this process's memory after it, MiB."""
     streams = piles.public_streams("public", pile)
     with Episode(piles.draw(streams), streams, channels) as episode:
@@ -157,13 +159,15 @@ def one_pile(pile: int, seconds: float, channels: tuple[str, ...]) -> tuple[floa
                 episode.observe()
             episode.step(command)
         wall_s = time.perf_counter() - start_s
-    return wall_s, resident_mib()
+    return wall_s, memory_mib()
 
 
-def resident_mib() -> float:
-    """Proportional set size: memory that processes share is split among them."""
+def memory_mib() -> tuple[float, float]:
+    """Proportional set size, in which memory that processes share is split among them; and what of it is
+    anonymous: the process' own, whatever other processes begin or cease to share meanwhile."""
     lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+    fields = {line.split(":")[0]: int(line.split()[1]) / 1024 for line in lines[1:]}
+    return fields["Pss"], fields["Anonymous"]
 
 
 def in_parallel(seconds: float) -> tuple[float, float]:
@@ -180,7 +184,7 @@ def in_parallel(seconds: float) -> tuple[float, float]:
         futures = [pool.submit(one_pile, 1, seconds, ()) for _ in range(N_PILES)]
         results = [future.result() for future in futures]
         all_s = time.perf_counter() - start_s
-    return all_s / one_s, PROCESSES * max(mib for _, mib in results)
+    return all_s / one_s, PROCESSES * max(mib for _, (mib, _) in results)
 
 
 def memory(seconds: float) -> tuple[float, float]:
@@ -190,7 +194,7 @@ def memory(seconds: float) -> tuple[float, float]:
             pool.submit(one_pile, pile, seconds, spec.CHANNELS).result()[1]
             for pile in range(N_PILES)
         ]
-    return sizes[-1], sizes[-1] - sizes[0]
+    return sizes[-1][0], sizes[-1][1] - sizes[0][1]
 
 
 def main() -> None:

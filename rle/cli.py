@@ -1,6 +1,7 @@
 """The command line. Each command is a typed dataclass: its fields are its options and their help."""
 
 import dataclasses
+import os
 import sys
 from typing import Annotated, Any
 
@@ -79,6 +80,10 @@ def main(argv: list[str] | None = None) -> None:
         if unknown:
             command = dataclasses.replace(command, extra=tuple(unknown))
         code = command.run()
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has enough, as in `rle list | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0) from None
     except RleError as error:
         print(f"rle: {error.message}", file=sys.stderr)
         raise SystemExit(2 if isinstance(error, UserError | InvalidSubmission) else 3) from None

@@ -269,7 +269,6 @@ def film(ctx: VerifyContext, adapter: Any, record: list[Operation], actions, pat
             show("1_start" if count == 0 else "2_halfway", cameras[:1])
     show("3_end", cameras)
     adapter.close()
-    adapter.ready.model.vis.quality.offsamples = 0  # most of a frame on a software renderer
     camera, option = mujoco.MjvCamera(), mujoco.MjvOption()
     camera.lookat[:] = view.target_m
     camera.distance, camera.azimuth = view.distance_m, view.azimuth_deg

@@ -103,11 +103,11 @@ class ContactForces:
         self._tool = int(body[cell.tool_body])
         body_of_geom = body[model.geom_bodyid] * (n + 1)
         part_of_geom = np.where(cell.part_of_geom >= 0, cell.part_of_geom, n)
-        # By geom pair: the two cells (body, part) of P that a contact counts in.
-        cells = np.stack(
-            (part_of_geom[:, None] + body_of_geom, part_of_geom + body_of_geom[:, None]), axis=-1
-        )
-        self._cells_of_pair = pair_table(cells)
+        # By geom pair: body and part of the two cells of P that a contact counts in.
+        first, second = np.broadcast_arrays(body_of_geom[:, None], body_of_geom)
+        self._row_of_pair = pair_table(np.stack((second, first), axis=-1))
+        first, second = np.broadcast_arrays(part_of_geom[:, None], part_of_geom)
+        self._part_of_pair = pair_table(np.stack((first, second), axis=-1))
         # By geom pair: who pushes on the bin. A part counts while it is held, n is the robot and
         # always counts, n + 1 is nobody.
         robot, nobody = n, n + 1
@@ -148,24 +148,30 @@ class ContactForces:
             return
         steps, n = len(self._kept), self._n
         geoms, addresses, rows = zip(*(contacts for contacts, _ in self._kept), strict=True)
-        step = np.repeat(np.arange(steps), [len(address) for address in addresses])
-        pair = pair_of(np.concatenate(geoms))
-        address, row_n = np.concatenate(addresses), np.concatenate(rows)
-        first_row = np.cumsum([0, *(len(row) for row in rows[:-1])])
-        normal = normals_n(np.where(address >= 0, address + first_row[step], -1), row_n)
         is_held = np.zeros((steps, n + 2), dtype=bool)
         is_held[:, n] = True
         for k, (_, held) in enumerate(self._kept):
-            is_held[k, list(held)] = True
+            if held:
+                is_held[k, list(held)] = True
         self._kept.clear()
 
-        size = self._n_bodies * (n + 1)
-        cells = self._cells_of_pair[pair] + (step * size)[:, None]
-        sums = np.bincount(cells.ravel(), normal.repeat(2), steps * size)
-        sums = sums.reshape(steps, self._n_bodies, n + 1)
-        sums[:, self._tool, :n][is_held[:, :n]] = 0.0
-        forces = np.empty((steps, n + 1))
-        sums[:, :, :n].max(axis=1, out=forces[:, :n])
+        address = np.concatenate(addresses)
+        carries = np.flatnonzero(address >= 0)
+        step = np.repeat(np.arange(steps), [len(own) for own in addresses])[carries]
+        first_row = np.cumsum([0, *(len(own) for own in rows[:-1])])
+        normal = np.concatenate(rows)[address[carries] + first_row[step]]
+        pair = pair_of(np.concatenate(geoms)[carries])
+
+        # Bodies first: the largest over them is then taken along whole rows of memory.
+        width = n + 1
+        cells = self._row_of_pair[pair] * steps
+        cells += self._part_of_pair[pair]
+        cells += (step * width)[:, None]
+        size = self._n_bodies * steps * width
+        sums = np.bincount(cells.ravel(), normal.repeat(2), size)
+        sums = sums.reshape(self._n_bodies, steps, width)
+        sums[self._tool, :, :n][is_held[:, :n]] = 0.0
+        forces = sums.max(axis=0)
         on_bin = is_held[step, self._pusher_of_pair[pair]]
         forces[:, n] = np.bincount(step, normal * on_bin, steps)
 

@@ -26,6 +26,7 @@ from rle import seeds
 from rle.errors import UnknownName, UserError
 from rle.paths import assets_dir, output_folder
 from rle.report import Row
+from rle.sim import guard
 from rle.verify_api import TrialFault
 
 # ------------------------------------------------------------------------------ the public battery
@@ -283,7 +284,7 @@ class Preview(gymnasium.Env):
             error = SERVO.kp_n_m_per_rad * (np.array(self.arm.home_rad) - self.data.qpos)
             torque = error - SERVO.kv_n_m_s_per_rad * self.data.qvel + self._ff
             self.data.qfrc_applied[:] = np.clip(torque, -SERVO.limit_n_m, SERVO.limit_n_m)
-            mujoco.mj_step(self.model, self.data)
+            guard.step(self.model, self.data, "preview")
         mujoco.mj_kinematics(self.model, self.data)
         over = self.data.time >= PROTOCOL.hold_s - 1e-9
         return self._observation(), -self._moved_m(), False, over, self._info()

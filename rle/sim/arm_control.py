@@ -92,9 +92,7 @@ class ArmControl:
     def torques(self) -> np.ndarray:
         """Joint torques of this physics step. Shape (joints,), N m."""
         part, kernels = self.part, self._kernels
-        if (
-            part.new_update
-        ):  # a new goal has read the state itself, and its first step uses that reading
+        if part.new_update:  # not in a goal's first step: setting the goal has read the state
             self.read()
         part.new_update = True
         part.origin_pos, part.origin_ori = self._origin_pos.copy(), self._origin_mat.copy()

@@ -118,6 +118,7 @@ class RobosuiteRobot:
             control_freq=config.hz, lite_physics=True, initial_qpos=initial, **base,
         )  # fmt: skip
         self._robot.load_model()
+        self._robot.robot_model.mujoco_model = None  # a compiled copy, 60 MiB, that nobody asks for
         if config.torso_m is not None:
             self._robot.init_torso_qpos = np.array([config.torso_m])
         self._is_mobile = config.kind == "PandaOmron"

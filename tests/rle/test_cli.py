@@ -161,3 +161,12 @@ def test_demo_shows_rehearsals_beside_results(tmp_path):
     shown = [registry.get("f04/dance"), registry.get("f03/tower")]
     page = demo.Demo(out=tmp_path)._write_index(shown).read_text()
     assert ">mixed<" in page and ">practice<" in page
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    argv = [sys.executable, "-m", "rle", "card", "f03/balance"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
