@@ -33,7 +33,8 @@ def verify(ctx: VerifyContext) -> FamilyResult:
         InvalidSubmission: Not one arm has a `lead.xml`.
     """
     if not any(is_submitted(ctx, arm) for arm in ARM_NAMES):
-        found = ", ".join(ctx.submission.names()[:5]) or "nothing"
+        names = [*ctx.submission.names(), *ctx.submission.ignored]
+        found = ", ".join(names[:5]) or "nothing"
         raise InvalidSubmission("file.missing", path=f"{ARM_NAMES[0]}/lead.xml", found=found)
     rows = ctx.map_trials(
         run_arm, [Trial(id=f"t{i:02d}", index=i, group=arm) for i, arm in enumerate(ARM_NAMES)]
