@@ -274,8 +274,8 @@ def _refuse_type(found: _Found) -> None:
         raise InvalidSubmission("file.symlink", path=path)
     if found.kind not in (stat.S_IFREG, stat.S_IFDIR):
         raise InvalidSubmission("file.special", path=path, type=_TYPES.get(found.kind, "special"))
-    if found.kind == stat.S_IFREG and found.links != 1:
-        raise InvalidSubmission("file.hardlink", path=path)
+    if found.kind == stat.S_IFREG and found.links != 1:  # none is left of a file replaced just now
+        raise InvalidSubmission("file.hardlink" if found.links else "file.changed", path=path)
 
 
 def _check_sizes(

@@ -3,6 +3,7 @@
 import os
 import resource
 import socket
+import stat
 import threading
 
 import msgspec
@@ -256,6 +257,13 @@ def test_planted_results(folder):
     assert "allowed: policy.onnx" in caught.value.message
     frozen = freeze(folder, msgspec.structs.replace(STRICT, extra="ignore"))
     assert frozen.names() == ("policy.onnx",) and frozen.ignored == ["reward.json"]
+
+
+def test_file_replaced_while_it_is_looked_at_has_no_link_left():
+    """Row 10: the kernel counts no name of a file whose name went to another meanwhile."""
+    found = submission._Found("policy.onnx", stat.S_IFREG, 900, links=0)
+    with refused("file.changed"):
+        submission._refuse_type(found)
 
 
 def test_links_among_ignored_files_stay_behind(folder):

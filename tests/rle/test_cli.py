@@ -159,7 +159,7 @@ def test_demo_shows_rehearsals_beside_results(tmp_path):
     write_out(tmp_path / "f04-dance", report("f04/dance", practice=True))
     write_out(tmp_path / "f03-tower", report("f03/tower", practice=True, validation=True))
     shown = [registry.get("f04/dance"), registry.get("f03/tower")]
-    page = demo.Demo(out=tmp_path)._write_index(shown).read_text()
+    page = demo.Demo(out=tmp_path)._write_index(shown, []).read_text()
     assert ">mixed<" in page and ">practice<" in page
 
 
