@@ -223,7 +223,7 @@ class Sandboxed:
         except InfrastructureError:
             self.close()
             raise
-        self._cpu_before_s = self._clock.cpu_s()
+        self._cpu_before_s, self._queued_before_s = self._clock.cpu_s(), self._clock.queued_s()
         if self.profile.freeze:
             self._signal(signal.SIGSTOP)
 
@@ -254,7 +254,7 @@ class Sandboxed:
         deadline_s = start_s + cap_s
         try:
             self.channel.send(kind, self._sequence, payload, deadline_s)
-            queued_s, written_s = self._clock.queued_s(), time.monotonic()
+            written_s = time.monotonic()
             answer = self.channel.receive(self._sequence, limits, deadline_s)
         except ChannelClosed:
             raise WorkerDied(self._status()) from None
@@ -262,10 +262,9 @@ class Sandboxed:
             self.kill()
             raise
         if charge:
-            wall_s = time.monotonic() - written_s
-            self.wall_s += self._charge(wall_s, self._clock.queued_s() - queued_s)
+            self.wall_s += self._charge(time.monotonic() - written_s)
         else:
-            self._cpu_before_s = self._clock.cpu_s()
+            self._cpu_before_s, self._queued_before_s = self._clock.cpu_s(), self._clock.queued_s()
         if self.profile.freeze:
             self._signal(signal.SIGSTOP)
         return answer
@@ -312,12 +311,13 @@ class Sandboxed:
         """Its uid: one of its own, or that of the verifier."""
         return self._slot.uid if self._slot else os.geteuid()
 
-    def _charge(self, wall_s: float, queued_s: float) -> float:
-        """Charged time of a call; CPU time counts since the last reply."""
-        cpu_s = self._clock.cpu_s()
+    def _charge(self, wall_s: float) -> float:
+        """Charged time of a call; CPU and queueing time count since the last reply."""
+        cpu_s, queued_s = self._clock.cpu_s(), self._clock.queued_s()
         used_s, self._cpu_before_s = cpu_s - self._cpu_before_s, cpu_s
+        waited_s, self._queued_before_s = queued_s - self._queued_before_s, queued_s
         self.cpu_s += used_s
-        return charged_s(wall_s, used_s, queued_s)
+        return charged_s(wall_s, used_s, waited_s)
 
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
