@@ -37,7 +37,7 @@ class Serve:
     root: Path | None = None
     """Folder for sockets and records; default: this user's runtime folder."""
     new_session: bool = False
-    """Start the next session when the last one is sealed."""
+    """Start another session where the last one is sealed; without it, a sealed one is refused."""
     validation: bool = False
     """Answer the reference solvers' questions; marks the record."""
     no_sync: bool = False
@@ -56,6 +56,10 @@ class Serve:
         with contextlib.suppress(BrokenPipeError):
             sys.stdout.flush()
         broker.run()
+        print(
+            f"ended; score it with: rle verify {self.task} --submission {info.folder}",
+            file=sys.stderr,
+        )
         return 4 if broker.session.is_full else os.EX_OK
 
 
@@ -76,7 +80,7 @@ def directions(spec: SessionSpec, info: hosting.Practice) -> str:
         f"  export PYTHONPATH={info.client}    # or: pip install {info.client}",
         f"  less {info.manual}    # every operation, its cost, actions, observation",
         "  python -c 'import rle_client; print(rle_client.connect().status)'",
-        "Ctrl-C here ends the session (an unfinished attempt is measured as it stands); then:",
+        "Ctrl-C here ends the service (an unfinished attempt is measured as it stands); after it or after `finish()`:",
         f"  rle verify {spec.task} --submission {info.folder}",
         f"  rle serve {spec.task} --new-session    # practice again",
     ]
