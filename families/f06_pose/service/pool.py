@@ -32,7 +32,7 @@ class Job:
     channels: tuple[str, ...]
     send: Send
     done: Callable[[], None] = field(default=lambda: None)
-    """Called once, when the last reply was sent."""
+    """Called once, before the last reply is sent: who reads it may ask again at once."""
 
 
 class Pool:
@@ -81,10 +81,7 @@ class Pool:
 
     def _serve(self, worker: "_Worker") -> None:
         while (job := self._queue.get()) is not None:
-            try:
-                worker.run(job)
-            finally:
-                job.done()
+            worker.run(job)
 
 
 class _Worker:
@@ -100,10 +97,13 @@ class _Worker:
 
     def run(self, job: Job) -> None:
         """Passes a request on and its replies back."""
+        last = b""
         try:
             self._pipe.send_bytes(client.encode(Order(request=job.request, channels=job.channels)))
             while body := self._pipe.recv_bytes():
-                job.send(body)
+                if last:
+                    job.send(last)
+                last = body
         except (EOFError, OSError):
             if self._closed:
                 return
@@ -111,11 +111,12 @@ class _Worker:
             self._closed = False
             self._start()  # before the reply: who reads it may ask again at once
             text = "the renderer process died; ask again, or another seed"
-            job.send(
-                client.encode(
-                    client.Failed(request_id=job.request.request_id, kind="sim_error", message=text)
-                )
+            last = client.encode(
+                client.Failed(request_id=job.request.request_id, kind="sim_error", message=text)
             )
+        job.done()
+        if last:
+            job.send(last)
 
     def kill(self) -> None:
         """Ends the process."""

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import zipfile
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from families.f06_pose import client, dev, spec, task
 from families.f06_pose.service import calls, package, server
 from families.f06_pose.service.calls import Calls
 from families.f06_pose.service.evaluate import EvaluationFailed, evaluate, interval, summary
+from families.f06_pose.service.pool import Job
 from families.f06_pose.service.server import Server
 from rle import registry
 from rle.errors import UserError
@@ -113,6 +115,23 @@ def test_more_open_requests_than_a_connection_may_have_are_refused(service):
     refused = [r for r in replies if isinstance(r, client.Failed)]
     assert all(r.kind == "busy" and "16 requests" in r.message for r in refused)
     assert len(replies) == spec.PIPELINE_MAX + 1
+
+
+def test_a_place_is_free_before_the_last_reply_is_read(service):
+    """A client that keeps its pipeline full asks again the moment it has read an answer."""
+    told, ended = [], threading.Event()
+
+    def tell(word: str) -> None:
+        told.append(word)
+        if told.count("reply") == 3:
+            ended.set()
+
+    request = client.Render(
+        request_id="a", kind="push", seed=SEED, n_strokes=1, max_frames=3, render=False
+    )
+    job = Job(request, ("rgb",), send=lambda _: tell("reply"), done=lambda: tell("free"))
+    assert service[0].pool.submit(job) and ended.wait(120.0)
+    assert told == ["reply", "reply", "free", "reply"]
 
 
 def test_garbage_is_answered_and_the_service_lives(service, renderer):
