@@ -31,7 +31,6 @@ from rle.service.client import connect
 from rle.service.course import Profile
 from rle.service.protocol import ObserveSpec
 from rle.service.record import Expect, verify
-from rle.service.record.ledger import parse_line
 from rle.service.supervisor import Supervisor
 from rle.service.worker import Again, Open
 
@@ -198,7 +197,7 @@ def worker(root: Path, count: int) -> tuple[float, float]:
 
 
 def verifying(folder: Path, requests: int) -> tuple[float, int]:
-    """Verification over parsing and hashing each line once, which none can do without; and its records."""
+    """Verification over one SHA-256 pass of the file, both linear in its length; and its records."""
     declared = spec(attempt(steps=1_000_000))
     profile = Profile(task=declared.task, layout="practice", sync=False)
     with embedded.open(declared, folder=folder, adapter=Point("x"), profile=profile) as sim:
@@ -209,10 +208,9 @@ def verifying(folder: Path, requests: int) -> tuple[float, int]:
     data = path.read_bytes()
     report = verify(path, None, Expect(spec=declared))
     assert report.ok, report.reason
-    lines = data.splitlines()
     ratio = alternating(
         lambda: verify(path, None, Expect(spec=declared)),
-        lambda: [(parse_line(line), hashlib.sha256(line).digest()) for line in lines],
+        lambda: hashlib.sha256(data).digest(),
         15,
     )
     return ratio, report.records
@@ -227,18 +225,18 @@ def main() -> None:
         for name in ("f", "g"):
             (root / name).mkdir()
         show("step of 1 action, synced", stepping(root / "a", 1, 200 // n), "<= 1.35")
-        show("step of 1 action, not synced", stepping(root / "b", 1, 200 // n, "nosync"), "<= 1.15")
+        show("step of 1 action, not synced", stepping(root / "b", 1, 200 // n, "nosync"), "<= 1.10")
         show("batch of 20, synced", stepping(root / "c", 20, 30 // n), "<= 1.10")
         show("batch of 50, synced", stepping(root / "d", 50, 20 // n), "<= 1.03")
         rate, each_ms, memory, grown = asking(root / "e", 1000 // n)
-        show("status rate over a bare echo", rate, ">= 0.15")
+        show("status rate over a bare echo", rate, ">= 0.4")
         show("status request, ms", each_ms, "< 1")
         show("broker resident, MiB", memory, "<= 120")
         show("growth over 50,000 requests, MiB", grown, "about 0")
         ids = growth_by_steps(root / "i", 10_000 // n)
         show("growth over 10,000 charged steps, MiB", ids, "ids")
         ratio, records = verifying(root / "h", 5000 // n)
-        show(f"verify {records} records over parsing", ratio, "<= 5")
+        show(f"verify {records} records over SHA-256", ratio, "<= 40")
         show("observe, one 256 px image", observing(root / "f", 40 // n), "<= 1.10")
         start, again = worker(root / "g", max(1, 3 // n))
         show("worker start over a fresh interpreter", start, "<= 1.10")
