@@ -16,6 +16,7 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -89,20 +90,30 @@ class Broker:
         self._stop = threading.Event()
         self._control = None if control_path is None else _bind_control(control_path)
 
-    def run(self) -> None:
-        """Serves until SIGTERM, or until the session is sealed and its client has gone."""
+    def run(self, on_sealed: Callable[[], None] | None = None) -> None:
+        """Serves until SIGTERM or SIGINT; with `on_sealed` also until the sealed session's client has gone.
+
+        Args:
+            on_sealed: Called once, when the record is sealed.
+        """
         signal.signal(signal.SIGTERM, lambda *_: self._stop.set())
         signal.signal(signal.SIGINT, lambda *_: self._stop.set())
         self._listener.listen(16)
         threading.Thread(target=self._serve_clients, name="agent", daemon=True).start()
         if self._control is not None:
             threading.Thread(target=self._serve_control, name="control", daemon=True).start()
-        while not self._stop.is_set() and not self.session.is_full:
+        is_over = False
+        while not (self._stop.is_set() or self.session.is_full or (is_over and not self._leased)):
             self._accept()
             if not self._busy.is_set():
                 self.session.tick()
+            if on_sealed is not None and self.session.is_closing and not is_over:
+                is_over = True
+                on_sealed()
         self._drop_lease()
         self.session.seal("terminated")
+        if on_sealed is not None and not is_over:
+            on_sealed()
         self.session.close()
 
     # ---------------------------------------------------------------------------------- the agent

@@ -167,7 +167,8 @@ class Session:
         """The counters as every reply carries them."""
         walk = self._walk
         limit = self._course.seconds_limit()
-        used = walk.seconds_now(time.monotonic())
+        over = walk.phases.current is None
+        used = walk.seconds if over else walk.seconds_now(time.monotonic())
         return Status(
             phase=walk.phases.name,
             trial=walk.phases.trial,

@@ -44,7 +44,8 @@ class Phases:
 
     @property
     def trials(self) -> int:
-        return self.current.trials if self.current else 0
+        """Trials of the present phase, or of the last one when the session is finished."""
+        return (self.current or self.spec.phases[-1]).trials
 
     @property
     def next_trial(self) -> int | None:

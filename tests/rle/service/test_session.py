@@ -1,5 +1,7 @@
 """A session from the agent's side, with the point on a line: charging, refusals, endings, reopening."""
 
+import time
+
 import numpy as np
 import pytest
 from service_fake import Point, attempt, spec
@@ -232,6 +234,23 @@ def test_the_clock_starts_with_the_first_charge(opened):
     assert sim.status.seconds_used == 0.0
     sim.step(STILL)
     assert sim.fetch_status().seconds_used >= 0.0 and sim.status.seconds_left <= 1000.0
+
+
+def test_the_status_keeps_its_totals_when_the_session_is_over(opened, monkeypatch):
+    sim = opened(attempt(trials=2))
+    clock = [time.monotonic()]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    for _ in range(2):
+        sim.step(np.tile(STILL, (3, 1)))
+        clock[0] += 20.0
+        sim.finish()
+    over = sim.fetch_status()
+    assert (over.phase, over.ended, over.live) == ("finished", "finished", False)
+    assert (over.steps_used, over.steps_left, over.trial_steps_used) == (6, 94, 3)
+    assert (over.trial, over.trials) == (1, 2)
+    clock[0] += 500.0
+    assert sim.fetch_status().seconds_used == over.seconds_used == pytest.approx(40.0)
+    assert report_of(sim).seconds_used == over.seconds_used
 
 
 def test_a_client_does_not_survive_a_fork(opened, monkeypatch):
