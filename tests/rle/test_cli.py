@@ -59,6 +59,27 @@ def test_user_errors_are_one_line_and_exit_2(argv, message, capsys):
     assert message in error and error.count("\n") == 1 and "Traceback" not in error
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--bogus"], "unknown option '--bogus' (f04 adds --profile); `rle verify --help`"),
+        (["--profile", "none"], "--profile: invalid choice: 'none' (choose from 'full'"),
+        (["--profile"], "--profile: expected one argument; `rle verify --help`"),
+    ],
+)
+def test_the_verifier_refuses_an_option_under_the_name_that_was_typed(
+    given, said, tmp_path, capfd, monkeypatch
+):
+    monkeypatch.chdir(ROOT)
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(
+            ["verify", "f04/dance", "--submission", str(tmp_path), "--out", str(tmp_path), *given]
+        )
+    error = capfd.readouterr().err
+    assert stopped.value.code == 2
+    assert said in error and error.count("\n") == 1 and "usage:" not in error
+
+
 def test_list_knows_all_51_and_says_what_is_missing():
     rows = json.loads(rle("list", "--json").stdout)
     assert [r["id"] for r in rows] == list(registry.TASK_IDS)
