@@ -19,6 +19,7 @@ import numpy as np
 
 from rle.errors import RleError
 from rle.service.adapter import (
+    MOVE_EVENTS,
     BadRequest,
     Evidence,
     SessionSpec,
@@ -190,6 +191,8 @@ class WorkerCore:
             events.update(outcome.events)
             if outcome.ended is not None:
                 break
+        off = self._adapter.move_error(position, quat)
+        events |= {e.name: round(v, 6) for e, v in zip(MOVE_EVENTS, off, strict=True)}
         return self._done(
             call.observe, executed=len(rows), success=outcome.success, ended=outcome.ended,
             events=events, actions=to_array(np.array(rows, dtype=np.float32)),

@@ -258,6 +258,34 @@ def test_equal_counts_tilt_by_the_heavy_cube_alone(fresh):
     assert fresh.weighings.count == 1, "the same contents are not weighed twice"
 
 
+def test_at_rest_is_said_of_the_beam_as_it_is_now(fresh):
+    # A released beam starts slowly, (0.2 m g l) t / I: in its first step it is below the limit of 0.01 rad/s.
+    load(fresh, low=(4,), high=(5,))
+    run(fresh, 2 * s.BEAM.rest_steps)
+    assert fresh.is_at_rest and fresh.is_locked
+    fresh.extra("beam", {"locked": False})
+    rate = abs(float(fresh.ready.data.joint(tabletop.BEAM_HINGE).qvel[0]))
+    assert rate < s.BEAM.rest_beam_rad_s and not fresh.state()["pan_at_rest"]
+    while not fresh.state()["pan_at_rest"]:
+        run(fresh, 1)
+    tilted = abs(beam_rad(fresh))
+    assert tilted > 0.06, "what is read at rest is the tilt, not its beginning"
+    fresh.extra("beam", {"locked": True})
+    assert not fresh.state()["pan_at_rest"] and abs(beam_rad(fresh)) > 0.9 * tilted
+
+
+def test_a_pan_swings_under_lock_when_a_cube_leaves_it(fresh):
+    x, y, z = fresh.ready.data.geom(f"{tabletop.PANS[0]}_plate").xpos
+    put(fresh, "cube_4", (x, y + 0.06, z + s.BEAM.plate_thickness_m / 2 + s.CUBE_HALF_M))
+    run(fresh, 60)
+    assert fresh.is_at_rest
+    put(fresh, "cube_4", (0.1, -0.6, s.TABLE.top_z_m + s.CUBE_HALF_M))
+    run(fresh, 2)
+    assert fresh.is_locked and not fresh.state()["pan_at_rest"]
+    run(fresh, 60)
+    assert fresh.state()["pan_at_rest"]
+
+
 def test_equal_loads_stay_level_and_unequal_counts_lie_on_the_stop(fresh):
     load(fresh, low=(1,), high=(5,))
     run(fresh, 2)
@@ -405,6 +433,8 @@ def test_events_of_a_reply_are_declared(balance):
     declared = {event.name for event in s.SESSIONS["f03/balance"].events}
     told = {**balance.step(np.zeros(12)).events, **balance.extra("beam", {"locked": True}).events}
     assert told.keys() == declared
+    everything = {event.name for event in s.SESSIONS["f03/balance"].all_events}
+    assert everything == declared | {"move_error_m", "move_error_rad"}
 
 
 def test_the_told_quaternion_points_down_and_closes_along_y():

@@ -121,9 +121,21 @@ def test_reset_keeps_what_is_used_and_move_goes_through_the_meter(opened):
     x0 = float(sim.observe()["x"])
     out = sim.move((x0 + 3.0, 0, 0), (0, 0, 0, 1), steps=4, observe=())
     assert float(out.observation["x"]) == pytest.approx(x0 + 3.0)
+    assert out.events == {"move_error_m": 0.0, "move_error_rad": 0.0}
     sim.reset()
     assert float(sim.observe()["x"]) == x0
     assert sim.status.steps_used == 5
+
+
+def test_a_move_that_does_not_arrive_says_how_far_off_it_is(opened):
+    sim = opened()
+    x0 = float(sim.observe()["x"])
+    out = sim.move((x0 + 3.25, 0, 0), (0, 0, 0, 1), steps=2)  # the point goes 1 m a step at most
+    assert out.events == {"move_error_m": pytest.approx(1.25, abs=1e-6), "move_error_rad": 0.0}
+    told = {event["name"] for event in sim.task_info()["events"]}
+    assert out.events.keys() <= told
+    still = spec(has_move=False)
+    assert not any(event.name in told for event in still.all_events)
 
 
 def test_an_id_is_used_once(opened, monkeypatch):
