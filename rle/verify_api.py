@@ -187,6 +187,17 @@ class VerifyContext(Protocol):
         """Starts the recipe as a server; leaving the context ends it. Raises InvalidSubmission."""
         ...
 
+    def keep(self, trial: str, states: np.ndarray) -> None:
+        """Keeps the states that a trial went through for `media`, which then plays nothing again.
+
+        They stay until the run ends; a run without videos keeps nothing.
+        """
+        ...
+
+    def kept(self, trial: str) -> np.ndarray | None:
+        """What was kept of a trial, None if nothing."""
+        ...
+
     def ledger(self) -> Any:
         """The verified session record. Raises InvalidSubmission or InfrastructureError."""
         ...
