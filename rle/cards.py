@@ -7,6 +7,8 @@ everything outside them is written by hand and left alone.
 import re
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from rle import registry
 from rle.errors import UserError
 from rle.spec import ArtifactContract, Channel, FamilyCard, TaskSpec
@@ -75,13 +77,13 @@ def task_card(task: TaskSpec) -> str:
         [
             f"# {task.id}: {task.title}",
             task.instruction.strip(),
-            f"Robot: {card.robot}. {card.rate}",
-            "## Observation\n\n" + _channel_table(card.observations),
-            "## Action\n\n" + _channel_table(card.actions),
+            f"Robot: {card.robot_of.get(task.slug, card.robot)}. {card.rate}",
+            "## Observation\n\n" + _channel_table(_of(task, card.observations)),
+            "## Action\n\n" + _channel_table(_of(task, card.actions)),
             "## Development side\n\n" + card.dev,
             "## Budget\n\n" + _budget_table((task,)),
             "## Artifact\n\n" + artifact_text(task.artifact),
-            "## Score\n\n```\n" + "\n".join(card.score_equation) + "\n```",
+            "## Score\n\n```\n" + "\n".join(_score_of(task, card)) + "\n```",
             f"Hidden trials: {task.n_trials}. Floor: {task.floor:g}. Oracle's bar: {task.bar:g}. "
             f"Pass mark: {task.pass_mark:g}. Version: {task.version}.",
         ]
@@ -128,11 +130,29 @@ def _task_table(tasks: Sequence[TaskSpec]) -> str:
     return table(["task", "", "trials", "floor", "oracle's bar", "pass mark", "Gymnasium id"], rows)
 
 
+def _of(task: TaskSpec, channels: Sequence[Channel]) -> list[Channel]:
+    """The channels that a task has, without saying so."""
+    mine = [c for c in channels if not c.tasks or task.slug in c.tasks]
+    return [msgspec.structs.replace(c, tasks=()) for c in mine]
+
+
+def _score_of(task: TaskSpec, card: FamilyCard) -> list[str]:
+    """The lines of the score but those of other tasks."""
+    tasks: tuple[TaskSpec, ...] = registry.room(task.family, "spec").TASKS
+    others = {other.slug for other in tasks} - {task.slug}
+    return [line for line in card.score_equation if line.partition(" ")[0] not in others]
+
+
 def _channel_table(channels: Sequence[Channel]) -> str:
+    head = ["name", "meaning", "shape", "unit", "frame", "range", "noise"]
     rows = [
         [f"`{c.name}`", c.meaning, c.shape, c.unit, c.frame, c.range, c.noise] for c in channels
     ]
-    return table(["name", "meaning", "shape", "unit", "frame", "range", "noise"], rows)
+    if any(c.tasks for c in channels):
+        head.insert(1, "tasks")
+        for row, channel in zip(rows, channels, strict=True):
+            row.insert(1, ", ".join(channel.tasks) or "all")
+    return table(head, rows)
 
 
 def _budget_table(tasks: Sequence[TaskSpec]) -> str:

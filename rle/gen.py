@@ -11,7 +11,7 @@ from rle import cards, registry
 from rle.errors import UserError
 from rle.index import input_schema, result_schema
 from rle.report import report_schema
-from rle.service import wheel
+from rle.service.deploy import wheel
 
 
 def root() -> Path:

@@ -140,6 +140,8 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
     frame: str = "-"
     range: str = "-"
     noise: str = "-"
+    tasks: tuple[str, ...] = ()
+    """Slugs of the tasks that have it; empty: all of the family."""
 
 
 class FamilyCard(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,12 +150,14 @@ class FamilyCard(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     """One sentence: what is asked of the agent and what is measured."""
     robot: str
+    robot_of: dict[str, str] = {}
+    """Robot of a task by slug, where the tasks have different ones."""
     rate: str
     """Control rate, physics step and length of a trial, in words with units."""
     observations: tuple[Channel, ...]
     actions: tuple[Channel, ...]
     score_equation: tuple[str, ...]
-    """The equation of `metrics.score`, one line per symbol."""
+    """The equation of `metrics.score`, one line per symbol; a line that begins with a task's slug is that task's alone."""
     dev: str
     """E_dev: what `rle dev` gives the agent."""
     history: tuple[tuple[str, str], ...]

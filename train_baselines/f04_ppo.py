@@ -317,7 +317,7 @@ class Trainer:
 
 def main() -> None:
     """Command line of the baseline."""
-    Trainer(tyro.cli(Args)).run()
+    Trainer(tyro.cli(Args, prog="python -m train_baselines.f04_ppo")).run()
 
 
 if __name__ == "__main__":

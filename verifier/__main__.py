@@ -9,6 +9,7 @@ import os
 import sys
 import traceback
 from pathlib import Path
+from typing import NoReturn
 
 from rle import registry
 from rle.errors import InfrastructureError, RleError, SimulationError, UserError
@@ -21,6 +22,15 @@ EXAMPLES = """examples:
 """
 
 
+class _Parser(argparse.ArgumentParser):
+    """Its refusals are user errors of one line, under the name that people type."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(
+            f"{message}; `rle verify --help` lists the options (those of the verifier alone: `python -m verifier --help`)"
+        )
+
+
 def parse(argv: list[str]) -> tuple[Request, bool]:
     """Reads the command line; options that the task's family declares are accepted beside ours.
 
@@ -28,10 +38,9 @@ def parse(argv: list[str]) -> tuple[Request, bool]:
         The request, and whether the report goes to stdout as JSON.
 
     Raises:
-        UserError: An unknown task.
-        SystemExit: argparse found something else (exit code 2).
+        UserError: An unknown task, or anything else that argparse refuses.
     """
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="python -m verifier",
         description="Scores a submission in a sandbox; writes reward.json and report.json.",
         epilog=EXAMPLES,
@@ -59,7 +68,11 @@ def parse(argv: list[str]) -> tuple[Request, bool]:
         parser.add_argument(
             f"--{option.name}", choices=option.choices, default=option.default, help=option.help
         )
-    given = parser.parse_args(argv)
+    given, unknown = parser.parse_known_args(argv)
+    if unknown:
+        own = ", ".join(f"--{option.name}" for option in task.options)
+        adds = f"{task.family} adds {own}" if own else f"{task.family} adds none of its own"
+        parser.error(f"unknown option {unknown[0]!r} ({adds})")
     if given.jobs < 1:
         raise UserError(f"--jobs {given.jobs}: at least 1 is needed.")
     request = Request(

@@ -1,6 +1,10 @@
 """Spec of f03: five interactive tabletop tasks. Numbers stand in `numbers/` by scene and are imported from
 here; this module composes them into the tasks, their sessions and the card."""
 
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
 from families.f03_tabletop.numbers.common import *  # noqa: F403 - one place to import numbers from
 from families.f03_tabletop.numbers.common import (
     BUDGET_STEPS,
@@ -8,6 +12,7 @@ from families.f03_tabletop.numbers.common import (
     FAMILY_VERSION,
     HIDDEN_COM_STEPS,
     HIDDEN_COM_WALL_S,
+    IMAGE_PX,
     TIMESTEP_S,
     WALL_S,
     Film,
@@ -118,40 +123,59 @@ TASKS = tuple(_task(slug) for slug in SLUGS)
 """The five tasks."""
 
 
-def _channels() -> tuple[Channel, ...]:
-    seen: dict[str, Channel] = {}
-    for task, served in SESSIONS.items():
-        for key in served.observation:
-            name = key.name.removeprefix("arm0_").removeprefix("arm1_")
-            seen.setdefault(
-                name,
-                Channel(name=name, meaning=key.help, shape=str(key.shape), unit=key.unit),
-            )
-        for camera in served.cameras:
-            seen.setdefault(
-                f"{camera}_image",
-                Channel(
-                    name=f"{camera}_image",
-                    meaning=f"RGB, row 0 at the top ({task})",
-                    shape="(H, W, 3)",
-                    unit="uint8",
-                    range="sides up to 512 px",
-                ),
-            )
-    return tuple(seen.values())
+def _shared(rows: Iterable[tuple[str, Channel]]) -> tuple[Channel, ...]:
+    """Rows of (slug, channel) as the channels of the family, each with the tasks that have it."""
+    tasks: dict[Channel, list[str]] = {}
+    for slug, channel in rows:
+        tasks.setdefault(channel, []).append(slug)
+    return tuple(
+        msgspec.structs.replace(c, tasks=() if tuple(s) == SLUGS else tuple(s))
+        for c, s in tasks.items()
+    )
 
+
+def _observed(slug: str) -> Iterator[Channel]:
+    """What a task's observation has, pictures included."""
+    served = SESSIONS[f"f03/{slug}"]
+    for key in served.observation:
+        yield Channel(name=key.name, meaning=key.help, shape=str(key.shape), unit=key.unit)
+    for camera in served.cameras:
+        yield Channel(
+            name=f"{camera}_image", meaning="RGB, row 0 at the top", shape="(H, W, 3)",
+            unit="uint8", range=f"sides up to {IMAGE_PX} px",
+        )  # fmt: skip
+    for camera in served.depth_cameras:
+        yield Channel(
+            name=f"{camera}_depth",
+            meaning="float32, along the optical axis",
+            shape="(H, W)",
+            unit="m",
+        )
+
+
+def _acted(slug: str) -> Iterator[Channel]:
+    """The parts of a task's action."""
+    for part in SESSIONS[f"f03/{slug}"].action_layout:
+        yield Channel(
+            name=f"{part.start}:{part.stop}", meaning=f"{part.name}: {part.help}",
+            shape=f"({part.stop - part.start},)", unit="-", range="[-1, 1]",
+        )  # fmt: skip
+
+
+_MOBILE = "Panda arm on a mobile base"
+_ROBOTS = {slug: _MOBILE for slug in ("tower", "cantilever", "balance")} | {
+    "pocket-cube": "two fixed Pandas",
+    "hidden-com": "one fixed Panda",
+}
 
 CARD = FamilyCard(
     summary="The agent works a robot through a metered client, in one continuous attempt, and must make a physical "
     "structure or learn a physical fact; measured is the final scene, the solve or the answers.",
-    robot="Panda arm on a mobile base (tower, cantilever, balance), two fixed Pandas (pocket-cube), one fixed Panda "
-    "(hidden-com)",
+    robot=f"{_MOBILE} (tower, cantilever, balance), {_ROBOTS['pocket-cube']} (pocket-cube), {_ROBOTS['hidden-com']} (hidden-com)",
+    robot_of=_ROBOTS,
     rate=f"Control at {CONTROL_HZ:g} Hz; physics at {1000 * TIMESTEP_S:g} ms.",
-    observations=_channels(),
-    actions=tuple(
-        Channel(name=f"{p.start}:{p.stop}", meaning=f"{p.name}: {p.help}", shape=f"({p.stop - p.start},)", unit="-", range="[-1, 1]")
-        for p in SESSIONS["f03/tower"].action_layout
-    ),
+    observations=_shared((slug, channel) for slug in SLUGS for channel in _observed(slug)),
+    actions=_shared((slug, channel) for slug in SLUGS for channel in _acted(slug)),
     score_equation=(
         "tower        R = clip(h / H_opt, 0, 1),  H_opt = sum_i f_i + max_c E_c over pieces c with f_c = 0",
         "cantilever   R = clip(o / o_opt, 0, 1),  o_opt = (15 - 4 sqrt 2)/8 L = 0.1401472 m",
@@ -159,7 +183,7 @@ CARD = FamilyCard(
         "pocket-cube  R = 0 if not solved; else g = 2^(-max(0, q/q* - 1)), at most 0.5 if a transition was unclassified",
         "hidden-com   R = correct / 3",
     ),
-    dev="`rle serve f03/tower` starts the metered service on this machine; `rle_client.connect()` talks to it. Development "
+    dev="`rle serve TASK` starts the metered service on this machine; `rle_client.connect()` talks to it. Development "
     "and evaluation are the same attempt. Practice sessions draw from the public practice salt.",
     history=(("1.0.0", "first version"),),
 )  # fmt: skip

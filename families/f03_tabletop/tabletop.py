@@ -228,6 +228,7 @@ class Balance(RobotTask):
 
     def _engage(self) -> None:
         """Takes the beam where it is; the following control steps bring it level."""
+        self._quiet_steps = 0
         angle = float(self.ready.data.qpos[self._hinge_qpos])
         self._set_lock(True, angle)
         self._locking = angle / (s.BEAM.lock_steps * s.SUBSTEPS)
@@ -245,6 +246,7 @@ class Balance(RobotTask):
         elif not wants_lock and self.is_locked:
             self._set_lock(False, 0.0)
             self._locking = 0.0
+            self._quiet_steps = 0
         outcome = self.hold()
         return ExtraOutcome(
             executed=1,
@@ -310,6 +312,7 @@ class Balance(RobotTask):
 
     @property
     def is_at_rest(self) -> bool:
+        """Beam and pans were slow in each of the last `rest_steps` control steps since the lock last changed."""
         return self._quiet_steps >= s.BEAM.rest_steps
 
     def _sense(self) -> None:

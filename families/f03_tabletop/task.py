@@ -23,7 +23,7 @@ from rle.service.adapter import (
 )
 from rle.service.protocol import ObserveSpec, Scalar
 from rle.sim import guard
-from rle.sim.arm_control import rotation_of
+from rle.sim.arm_control import rotation_of, rotation_vector
 from rle.sim.model import dof_addresses, qpos_addresses
 from rle.sim.render import Frames
 from rle.sim.robosuite_robot import drive, pose_action
@@ -131,6 +131,12 @@ class RobotTask:
     ) -> np.ndarray:
         """One step of `move`: pose error over the action scales, in the base frame, clipped."""
         return pose_action(self.ready.robots[0], position_m, rotation_of(quat_xyzw), gripper)
+
+    def move_error(self, position_m: np.ndarray, quat_xyzw: np.ndarray) -> tuple[float, float]:
+        """Distance, m, and angle, rad, of the grip site from a world pose."""
+        here, now = self.ready.robots[0].site_pose()
+        turn = rotation_vector(rotation_of(quat_xyzw) @ now.T)
+        return float(np.linalg.norm(position_m - here)), float(np.linalg.norm(turn))
 
     def observe(self, spec: ObserveSpec) -> dict[str, np.ndarray]:
         """State of the robots and the asked pictures; changes nothing."""

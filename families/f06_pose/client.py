@@ -20,14 +20,12 @@ from typing import Any, Literal, Self
 import msgspec
 import numpy as np
 
+from rle.service.frames import ProtocolError, recv_frame, send_frame
 from rle.service.protocol import (
     Array,
-    ProtocolError,
     Wire,
     encode,
     from_array,
-    recv_frame,
-    send_frame,
 )
 
 SOCKET_VARIABLE, DEFAULT_SOCKET = "RLE_F06_SOCKET", "/run/rle/f06.sock"

@@ -8,6 +8,7 @@ from families.f06_pose.numbers.protocol import *  # noqa: F403  (re-exported)
 from families.f06_pose.numbers.protocol import (
     AGENT_WALL_S,
     AGNOSTIC,
+    CHANNELS,
     DEDUCTION_MAX,
     EVALUATION_CALLS,
     FRAMES_PER_GROUP_A,
@@ -215,7 +216,7 @@ CARD = FamilyCard(
             shape="(480, 640, 3)", unit="-", range="0 to 255",
         ),
         Channel(
-            name="depth", meaning="float32, NaN where missing; not in f06/rgb",
+            name="depth", meaning="float32, NaN where missing", tasks=tuple(slug for slug, given in CHANNELS.items() if "depth" in given),
             shape="(480, 640)", unit="m", frame="along the optical axis",
             noise="1.5 mm + 4 mm tan^2 of incidence, at most 30 mm; dropout at grazing view",
         ),

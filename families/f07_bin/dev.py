@@ -21,6 +21,7 @@ import tyro
 from families.f07_bin import metrics, piles, spec, task, verify
 from families.f07_bin.episode import Episode
 from rle.errors import AGENT_MESSAGES, InvalidSubmission, UnknownName, UserError
+from rle.exits import exits_raise, line_of
 from rle.verify_api import TrialFault
 
 
@@ -62,7 +63,7 @@ class LocalPolicy:
         if str(path.parent) not in sys.path:
             sys.path.append(str(path.parent))
         try:
-            with contextlib.redirect_stdout(sys.stderr):
+            with contextlib.redirect_stdout(sys.stderr), exits_raise():
                 make_policy = runpy.run_path(str(path), run_name="policy").get("make_policy")
                 policy = make_policy() if callable(make_policy) else None
         except (
@@ -71,7 +72,7 @@ class LocalPolicy:
         ) as error:  # whatever the policy's own code raises is its author's news
             traceback.print_exc()
             raise InvalidSubmission(
-                "python.load", path=verify.ENTRY, cls=type(error).__name__, line=_line(error)
+                "python.load", path=verify.ENTRY, cls=type(error).__name__, line=line_of(error)
             ) from None
         if not callable(make_policy):
             raise InvalidSubmission("python.factory", path=verify.ENTRY, name="make_policy")
@@ -108,15 +109,16 @@ class LocalPolicy:
     def _timed(self, act: Callable[[], Any], cap_s: float) -> Any:
         started = time.perf_counter()
         try:
-            with contextlib.redirect_stdout(sys.stderr):  # ours is for the score alone
+            # stdout is for the score alone
+            with contextlib.redirect_stdout(sys.stderr), exits_raise():
                 answer = act()
         except Exception as error:
             traceback.print_exc()
             raise self._fault(
-                "action.raised", cls=type(error).__name__, line=_line(error)
+                "action.raised", cls=type(error).__name__, line=line_of(error)
             ) from None
         except SystemExit as error:
-            text = f"the policy ended its own process at line {_line(error)}"
+            text = f"the policy ended its own process at line {line_of(error)}"
             self._report(text)
             raise TrialFault("worker_died", "worker.died", text) from None
         finally:
@@ -136,12 +138,6 @@ class LocalPolicy:
         text = AGENT_MESSAGES[code].format(**fields)
         self._report(text)
         return TrialFault("bad_action", code, text)
-
-
-def _line(error: BaseException) -> int:
-    """Line at which the innermost frame of the policy stood."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return getattr(error, "lineno", None) or (frames[-1].lineno if frames else 0) or 0
 
 
 @dataclasses.dataclass

@@ -4,8 +4,10 @@ The same loop serves development (controller in this process) and verification (
 Limits are checked for every physics step, ten at a time, success at every control tick.
 """
 
+import contextlib
 import hashlib
 import importlib.util
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -18,6 +20,7 @@ from families.f08_mobile_base.contacts import WINDOW_STEPS, Contacts, Recorder, 
 from families.f08_mobile_base.scene import Robot, Terrain, compose
 from rle.contracts import Arg, ArraySpec, Function, PythonContract
 from rle.errors import SimulationError, UserError
+from rle.exits import exits_raise, line_of
 from rle.sim import guard
 from rle.verify_api import TrialFault
 
@@ -318,22 +321,38 @@ class LocalController:
         path: `controller.py`; what it raises is shown with its traceback.
 
     Raises:
-        UserError: It has no `make_controller`.
+        UserError: It has no `make_controller`, or it ends the process.
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         described = importlib.util.spec_from_file_location(f"f08_controller_{path.stem}", path)
         assert described is not None and described.loader is not None
         module = importlib.util.module_from_spec(described)
-        described.loader.exec_module(module)
+        with self._staying():
+            described.loader.exec_module(module)
         if not callable(getattr(module, "make_controller", None)):
             raise UserError(
                 f"{path} has no make_controller(); it returns an object with reset(context, seed) and act(obs)"
             )
-        self._inner = module.make_controller()
+        with self._staying():
+            self._inner = module.make_controller()
 
     def reset(self, context: dict[str, Any], seed: int) -> None:
-        self._inner.reset(context, seed)
+        with self._staying():
+            self._inner.reset(context, seed)
 
     def act(self, obs: dict[str, Any]) -> Any:
-        return self._inner.act(obs)
+        with self._staying():
+            return self._inner.act(obs)
+
+    @contextlib.contextmanager
+    def _staying(self) -> Generator[None]:
+        try:
+            with exits_raise():
+                yield
+        except SystemExit as error:
+            raise UserError(
+                f"{self._path} ended its own process at line {line_of(error)}; a controller returns from every "
+                "call, and the verifier counts a trial whose controller left as failed"
+            ) from None

@@ -4,7 +4,6 @@ All feedforward is asked for before anything is simulated, row by row, so that i
 """
 
 import importlib.util
-import inspect
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from families.f09_gello.spec import ARMS, DEVICES, SOFTWARE_LIMITS, TRIM_BYTES_M
 from families.f09_gello.task import probe_bounds
 from rle.contracts import Arg, ArraySpec, Function, PythonContract
 from rle.errors import AGENT_MESSAGES
+from rle.exits import exits_raise, line_of
 from rle.verify_api import Checked, Limits, TrialFault
 
 LIMITS = Limits(
@@ -227,13 +227,12 @@ class LocalTrim:
         self._functions = {f.name: f for f in contract(path.parent.name).functions}
         self._kept: dict[str, Any] = {"model": mujoco.MjModel.from_xml_string(model_xml)}
         try:
-            self._module = _import(path)
-        except Exception as error:  # whatever a submission's import raises is its own fault
-            is_syntax = isinstance(error, SyntaxError)
-            line = error.lineno if is_syntax else inspect.trace()[-1].lineno
+            with exits_raise():
+                self._module = _import(path)
+        except (Exception, SystemExit) as error:  # whatever its import raises is its own fault
             path_told = f"{path.parent.name}/{path.name}"
             raise _fault(
-                "python.load", path=path_told, cls=type(error).__name__, line=line
+                "python.load", path=path_told, cls=type(error).__name__, line=line_of(error)
             ) from error
 
     def call(self, name: str, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -249,14 +248,15 @@ class LocalTrim:
         queue = [np.array(a, dtype=float) for a in arrays]
         given = [self._argument(arg, queue) for arg in function.args]
         try:
-            value = callee(*given)
+            with exits_raise():
+                value = callee(*given)
             if function.keep:
                 self._kept[function.keep] = value
                 return ()
             result = np.asarray(value, dtype=float)
-        except Exception as error:  # whatever a submission's code raises is its own fault
-            line = inspect.trace()[-1].lineno
-            raise _fault("action.raised", cls=type(error).__name__, line=line) from error
+        except (Exception, SystemExit) as error:  # whatever its code raises is its own fault
+            cls, line = type(error).__name__, line_of(error)
+            raise _fault("action.raised", cls=cls, line=line) from error
         shape = function.returns[0].shape
         if result.shape != shape:
             expected = f"{' x '.join(map(str, shape))} finite numbers"

@@ -55,11 +55,7 @@ class Serve:
         print(directions(spec, info))
         with contextlib.suppress(BrokenPipeError):
             sys.stdout.flush()
-        broker.run()
-        print(
-            f"ended; score it with: rle verify {self.task} --submission {info.folder}",
-            file=sys.stderr,
-        )
+        broker.run(lambda: print(sealed(spec, info), file=sys.stderr, flush=True))
         return 4 if broker.session.is_full else os.EX_OK
 
 
@@ -80,8 +76,17 @@ def directions(spec: SessionSpec, info: hosting.Practice) -> str:
         f"  export PYTHONPATH={info.client}    # or: pip install {info.client}",
         f"  less {info.manual}    # every operation, its cost, actions, observation",
         "  python -c 'import rle_client; print(rle_client.connect().status)'",
-        "Ctrl-C here ends the service (an unfinished attempt is measured as it stands); after it or after `finish()`:",
+        "The service ends when the session is over and its client has left; Ctrl-C ends it at once (an unfinished",
+        "attempt is measured as it stands). Then:",
         f"  rle verify {spec.task} --submission {info.folder}",
         f"  rle serve {spec.task} --new-session    # practice again",
     ]
     return "\n".join(lines)
+
+
+def sealed(spec: SessionSpec, info: hosting.Practice) -> str:
+    """What the user reads when the session is over."""
+    return (
+        f"the session is over, its record is sealed in {info.folder}; "
+        f"score it with: rle verify {spec.task} --submission {info.folder}"
+    )

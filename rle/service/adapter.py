@@ -41,6 +41,19 @@ class EventKey(Frozen):
     """What it counts or tells, and when it comes."""
 
 
+MOVE_EVENTS = (
+    EventKey(
+        name="move_error_m",
+        help="with `move`: how far the grip site is from the target after the last step, m",
+    ),
+    EventKey(
+        name="move_error_rad",
+        help="with `move`: by what angle it is turned off the target, rad, 0 to pi",
+    ),
+)
+"""What every task with `move` tells beside its own events."""
+
+
 class ActionPart(Frozen):
     """A slice of the action vector."""
 
@@ -125,7 +138,7 @@ class SessionSpec(Frozen):
     default_px: int = 512
     observation: tuple[ObservationKey, ...] = ()
     events: tuple[EventKey, ...] = ()
-    """What a reply may tell besides the observation."""
+    """What a reply of this task may tell besides the observation; `all_events` has those of `move` too."""
     calibration: dict[str, Any] = {}
     """Camera poses and intrinsics, and other public geometry, for `task_info`."""
     extra_ops: tuple[ExtraOp, ...] = ()
@@ -138,6 +151,11 @@ class SessionSpec(Frozen):
     def digest(self) -> str:
         """SHA-256 over the JSON of this value: ties a ledger to the rules it was made under."""
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
+
+    @property
+    def all_events(self) -> tuple[EventKey, ...]:
+        """Everything that a reply may tell besides the observation."""
+        return (*self.events, *(MOVE_EVENTS if self.has_move else ()))
 
     def extra(self, name: str) -> ExtraOp | None:
         return next((op for op in self.extra_ops if op.name == name), None)
@@ -224,6 +242,10 @@ class TaskAdapter(Protocol):
         self, position_m: np.ndarray, quat_xyzw: np.ndarray, gripper: float
     ) -> np.ndarray:
         """The action of one step of `move` from the present state. Shape (A,)."""
+        ...
+
+    def move_error(self, position_m: np.ndarray, quat_xyzw: np.ndarray) -> tuple[float, float]:
+        """How far the grip site is from the target of `move` now: distance, m, and angle, rad in [0, pi]."""
         ...
 
     def observe(self, spec: ObserveSpec) -> Mapping[str, np.ndarray]:

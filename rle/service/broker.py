@@ -2,7 +2,7 @@
 
 Three long-lived threads: the main one accepts (and turns a second client away at once), one serves the
 client that holds the lease, one serves the control socket. They live as long as the process, because
-the worker is tied to the thread that starts it. The clock ticks twice a second in the main thread.
+the worker is tied to the thread that starts it. The clock ticks in the main thread.
 """
 
 import contextlib
@@ -16,6 +16,7 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +24,21 @@ import msgspec
 
 from rle.errors import UserError
 from rle.service.adapter import BadRequest
-from rle.service.protocol import (
+from rle.service.frames import (
     FRAME_S,
+    FrameTooLong,
+    ProtocolError,
+    recv_frame,
+    send_frame,
+    skip_frame,
+)
+from rle.service.protocol import (
     MAX_REPLY_BYTES,
     MAX_REQUEST_BYTES,
     Auth,
     ErrorKind,
-    FrameTooLong,
-    ProtocolError,
     Refused,
     encode,
-    recv_frame,
-    send_frame,
-    skip_frame,
 )
 from rle.service.rules.prepare import Refusal
 from rle.service.session import Session
@@ -85,24 +88,32 @@ class Broker:
         """Deadline of a frame from and to the agent, s (tests shorten it)."""
         self.patience_s = PREEMPT_S
         """How long a control operation waits for a request in flight, s (tests shorten it)."""
-        self._busy = threading.Event()
         self._stop = threading.Event()
         self._control = None if control_path is None else _bind_control(control_path)
 
-    def run(self) -> None:
-        """Serves until SIGTERM, or until the session is sealed and its client has gone."""
+    def run(self, on_sealed: Callable[[], None] | None = None) -> None:
+        """Serves until SIGTERM or SIGINT; with `on_sealed` also until the sealed session's client has gone.
+
+        Args:
+            on_sealed: Called once, when the record is sealed.
+        """
         signal.signal(signal.SIGTERM, lambda *_: self._stop.set())
         signal.signal(signal.SIGINT, lambda *_: self._stop.set())
         self._listener.listen(16)
         threading.Thread(target=self._serve_clients, name="agent", daemon=True).start()
         if self._control is not None:
             threading.Thread(target=self._serve_control, name="control", daemon=True).start()
-        while not self._stop.is_set() and not self.session.is_full:
+        is_over = False
+        while not (self._stop.is_set() or self.session.is_full or (is_over and not self._leased)):
             self._accept()
-            if not self._busy.is_set():
-                self.session.tick()
+            self.session.tick()
+            if on_sealed is not None and self.session.is_closing and not is_over:
+                is_over = True
+                on_sealed()
         self._drop_lease()
         self.session.seal("terminated")
+        if on_sealed is not None and not is_over:
+            on_sealed()
         self.session.close()
 
     # ---------------------------------------------------------------------------------- the agent
@@ -136,7 +147,6 @@ class Broker:
                     if self._leased is sock:
                         self._leased = None
                 sock.close()
-                self._busy.clear()
 
     def _serve(self, sock: socket.socket) -> None:
         if self._token is not None and not self._is_authorised(sock):
@@ -145,7 +155,7 @@ class Broker:
         self.session.lease("connected")
         send_frame(sock, encode(self.session.hello()))
         try:
-            serve_connection(self.session, sock, self._busy, self.frame_s)
+            serve_connection(self.session, sock, self.frame_s)
         finally:
             self.session.lease("released")
 
@@ -206,16 +216,12 @@ class Broker:
         }
 
 
-def serve_connection(
-    session: Session, sock: socket.socket, busy: threading.Event | None = None,
-    frame_s: float = FRAME_S,
-) -> None:  # fmt: skip
+def serve_connection(session: Session, sock: socket.socket, frame_s: float = FRAME_S) -> None:
     """Answers the requests of one connected client until it leaves.
 
     Args:
         session: Whose requests they are.
         sock: Connected stream socket.
-        busy: Set while a request is worked on.
         frame_s: Longest time of a frame, in or out.
 
     Raises:
@@ -237,11 +243,7 @@ def serve_connection(
             raise
         if body is None:
             return
-        if busy is not None:
-            busy.set()
         send_frame(sock, session.handle(body), frame_s)
-        if busy is not None:
-            busy.clear()
 
 
 def listen_unix(path: Path, mode: int = 0o666) -> socket.socket:

@@ -12,6 +12,7 @@ No request is repeated behind your back: after a lost reply ask `sim.fetch_statu
 import operator
 import os
 import socket
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -37,6 +38,7 @@ from .errors import (
     UnauthorisedError,
     WrongPhaseError,
 )
+from .frames import ProtocolError, recv_frame, send_frame
 from .protocol import (
     MAX_REPLY_BYTES,
     MAX_REQUEST_BYTES,
@@ -53,7 +55,6 @@ from .protocol import (
     Observe,
     ObserveSpec,
     Ok,
-    ProtocolError,
     Refused,
     Reply,
     Request,
@@ -64,8 +65,6 @@ from .protocol import (
     TaskInfo,
     encode,
     from_array,
-    recv_frame,
-    send_frame,
     to_array,
 )
 from .protocol import StepResult as _WireResult
@@ -95,6 +94,11 @@ __all__ = [
 DEFAULT_SOCKET = "/run/rle/sim.sock"
 _reply_decoder = msgspec.msgpack.Decoder(Reply)
 _greeting_decoder = msgspec.msgpack.Decoder(Greeting)
+_step_decoder = msgspec.msgpack.Decoder(_WireResult)
+_arrays_decoder = msgspec.msgpack.Decoder(dict[str, Array])
+_info_decoder = msgspec.msgpack.Decoder(dict[str, Any])
+_names_decoder = msgspec.msgpack.Decoder(list[str])
+_any_decoder = msgspec.msgpack.Decoder()
 Observation = dict[str, np.ndarray]
 
 
@@ -133,19 +137,23 @@ class Transport(Protocol):
 
 
 class SocketTransport:
-    """Frames over a connected stream socket."""
+    """Frames over a connected stream socket; `timeout_s` is the longest wait for a reply."""
 
     def __init__(self, sock: socket.socket, timeout_s: float) -> None:
         self._sock = sock
-        self._timeout_s = timeout_s
+        # the kernel's own limit: nothing has to be asked before each read
+        seconds, fraction = divmod(timeout_s, 1.0)
+        limit = struct.pack("@ll", int(seconds), int(1e6 * fraction))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
 
     def round_trip(self, body: bytes) -> bytes:
         try:
             send_frame(self._sock, body)
-            reply = recv_frame(self._sock, MAX_REPLY_BYTES, idle_s=self._timeout_s)
+            reply = recv_frame(self._sock, MAX_REPLY_BYTES)
         except (OSError, ProtocolError) as error:
+            late = "the time for it is over" if isinstance(error, BlockingIOError) else error
             raise ConnectionLostError(
-                f"no reply ({error}); reconnect and ask fetch_status()"
+                f"no reply ({late}); reconnect and ask fetch_status()"
             ) from error
         if reply is None:
             raise ConnectionLostError("the service closed the connection; reconnect")
@@ -176,17 +184,17 @@ class Client:
 
     def fetch_status(self) -> Status:
         """Asks for the counters."""
-        self._ask(GetStatus(request_id=_new_id()), Any)
+        self._ask(GetStatus(request_id=_new_id()), _any_decoder)
         assert self._status is not None
         return self._status
 
     def task_info(self) -> dict[str, Any]:
         """Instruction, action layout, cameras, calibration, budgets, operations."""
-        return self._ask(TaskInfo(request_id=_new_id()), dict[str, Any])
+        return self._ask(TaskInfo(request_id=_new_id()), _info_decoder)
 
     def list_tasks(self) -> list[str]:
         """Names that `reset(task=...)` accepts in development."""
-        return self._ask(ListTasks(request_id=_new_id()), list[str])
+        return self._ask(ListTasks(request_id=_new_id()), _names_decoder)
 
     def observe(
         self, cameras: str | Sequence[str] = (), *, width_px: int = 0, height_px: int = 0,
@@ -203,7 +211,7 @@ class Client:
         look = ObserveSpec(
             cameras=_cameras(cameras), width_px=width_px, height_px=height_px, depth=depth
         )
-        wire = self._ask(Observe(request_id=_new_id(), spec=look), _Arrays)
+        wire = self._ask(Observe(request_id=_new_id(), spec=look), _arrays_decoder)
         return _unpack(wire)
 
     def step(
@@ -221,7 +229,9 @@ class Client:
         Raises:
             ServiceError: By kind of refusal; nothing was charged unless it says so.
         """
-        values = np.atleast_2d(_numbers("actions", actions))
+        values = _numbers("actions", actions)
+        if values.ndim < 2:
+            values = values.reshape(1, -1)
         return self._mutate(
             Step(
                 request_id=_new_id(), actions=to_array(values), observe=_look(observe), trial=trial
@@ -280,7 +290,7 @@ class Client:
 
     def privileged_state(self) -> Observation:
         """True poses; only in a validation session, for the reference solvers."""
-        wire = self._ask(Call(request_id=_new_id(), name="privileged_state"), _Arrays)
+        wire = self._ask(Call(request_id=_new_id(), name="privileged_state"), _arrays_decoder)
         return _unpack(wire)
 
     def close(self) -> None:
@@ -299,9 +309,9 @@ class Client:
     # -------------------------------------------------------------------------------------- inside
 
     def _mutate(self, request: Request) -> StepResult:
-        return StepResult(self._ask(request, _WireResult))
+        return StepResult(self._ask(request, _step_decoder))
 
-    def _ask(self, request: Request, kind: Any) -> Any:
+    def _ask(self, request: Request, decoder: msgspec.msgpack.Decoder) -> Any:
         if os.getpid() != self._pid:
             raise ForkedClientError("this client was made before fork(); connect in this process")
         body = encode(request)
@@ -314,7 +324,7 @@ class Client:
         reply = _reply_decoder.decode(self._transport.round_trip(body))
         self._status = reply.status
         if isinstance(reply, Ok):
-            return msgspec.msgpack.decode(reply.result, type=kind)
+            return decoder.decode(reply.result)
         raise ERRORS.get(reply.kind, ServiceError)(reply.message, reply.status)
 
 
@@ -359,9 +369,6 @@ def _dial(address: str) -> socket.socket:
     token = Path(os.environ["RLE_TOKEN_FILE"]).read_text().strip()
     send_frame(sock, encode(Auth(token=token)))
     return sock
-
-
-_Arrays = dict[str, Array]
 
 
 def _unpack(wire: dict[str, Any]) -> Observation:

@@ -17,7 +17,7 @@ import msgspec
 
 import rle
 from rle.service.adapter import SessionSpec, TrialPlan, trial_plan
-from rle.service.protocol import PROTOCOL, Ended, Scalar, from_array
+from rle.service.protocol import PROTOCOL, Ended, Scalar
 from rle.service.record.keys import SigningKey
 from rle.service.record.ledger import FORMAT, Kind, Ledger, LedgerFull
 from rle.service.record.walk import Walk
@@ -118,7 +118,7 @@ class Course:
     def _resume(self) -> None:
         """Continues a record whose broker died: the pending charge stays, its trial is lost."""
         for record in self.ledger.records:
-            self.walk.feed(record.i, record.k, record.t, record.payload())
+            self.walk.feed(record.i, record.k, record.t, record.p)
         self.ledger.records.clear()
         walk = self.walk
         self.append(
@@ -350,8 +350,7 @@ class Course:
 
     def confirm(self, request_id: str, done: Done) -> None:
         """The open charge was carried out: what ran, what happened, the actions."""
-        actions = None if done.actions is None else from_array(done.actions)
-        log_state = self.ledger.add_actions(actions)
+        log_state = self.ledger.add_actions(b"" if done.actions is None else done.actions.data)
         self.append(
             "confirm",
             {

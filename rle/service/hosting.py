@@ -14,10 +14,11 @@ import msgspec
 
 from rle.errors import UserError
 from rle.seeds import PRACTICE_SALT
-from rle.service import manual, wheel
+from rle.service import manual
 from rle.service.adapter import SessionSpec, session_spec
 from rle.service.broker import Broker, listen_tcp, listen_unix
 from rle.service.course import Course, Profile
+from rle.service.deploy import wheel
 from rle.service.deploy.places import Places
 from rle.service.record.keys import SigningKey
 from rle.service.session import Session

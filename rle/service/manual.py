@@ -26,7 +26,7 @@ def task_info(spec: SessionSpec, phases: Phases, is_practice: bool) -> dict[str,
         "depth_cameras": list(spec.depth_cameras),
         "default_px": spec.default_px,
         "observation": msgspec.to_builtins(spec.observation),
-        "events": msgspec.to_builtins(spec.events),
+        "events": msgspec.to_builtins(spec.all_events),
         "calibration": spec.calibration,
         "operations": list(phases.allowed()),
         "extra_ops": msgspec.to_builtins(spec.extra_ops),
@@ -37,14 +37,14 @@ def task_info(spec: SessionSpec, phases: Phases, is_practice: bool) -> dict[str,
 STATUS_HELP = {
     "phase": "name of the phase; `finished` when the session is over",
     "trial": "number of the live or last trial, from 0",
-    "trials": "trials of this phase; 0 in development",
+    "trials": "trials of this phase, or of the last one when the session is over; 0 in development",
     "live": "there is a scene to act on",
     "steps_used": "charged steps of the session",
-    "steps_left": "steps of the phase that are left; None: not limited",
+    "steps_left": "steps of the phase that are left, or that its end left unused; None: not limited",
     "trial_steps_used": "steps of the live trial",
     "trial_steps_left": "steps of the live trial that are left; None: not limited",
-    "seconds_used": "wall time of the phase, from the first request that is charged",
-    "seconds_left": "wall time that is left; None: not limited",
+    "seconds_used": "wall time of the phase, from the first request that is charged; of the whole session when it is over",
+    "seconds_left": "wall time that is left; None: not limited, or the session is over",
     "ended": "how the last trial ended, None while one is live",
     "last_request_id": "the last request that was charged",
     "last_request_done": "False: it was charged, and what it did is not known",
@@ -94,8 +94,8 @@ def manual(spec: SessionSpec) -> str:
         "## Replies",
         "`out.executed` steps that ran, `out.clipped_values`, `out.success` (None: the task tells only at the "
         "end), `out.observation` (None unless asked for), `out.events`:",
-        _table(("event", "meaning"), [(f"`{e.name}`", e.help) for e in spec.events])
-        if spec.events
+        _table(("event", "meaning"), [(f"`{e.name}`", e.help) for e in spec.all_events])
+        if spec.all_events
         else "This task has no events.",
         "After every reply, refused ones too, `sim.status` has",
         _table(("field", "meaning"), [(f"`{k}`", v) for k, v in STATUS_HELP.items()]),
@@ -160,7 +160,7 @@ def _operations(spec: SessionSpec, phase: PhaseSpec) -> list[tuple[str, str, str
         ("move(position_m, quat_xyzw, gripper=0, steps=40)", "steps",
          "in each of its steps drives the grip site towards the world pose (position error / 0.05 and "
          "rotation error / 0.5, clipped), base and torso still; it runs all its steps, and may not have "
-         "arrived: look at `eef_pos`"),
+         "arrived: the events `move_error_m` and `move_error_rad` tell how far off it is"),
         ("reset()", str(phase.reset_cost), _RESETS[phase.reset]),
         ("finish()", "0", "takes the final measurement and closes the attempt"),
         ("end_development()", "0", "closes development for good"),

@@ -1,18 +1,16 @@
 """The wire of the metered simulator service, version 1: messages, arrays, frames and their limits.
 
-A frame is a 4-byte big-endian length and that many bytes of MessagePack. Both sides check the length
-before they read the body, decode strictly into the structs below, and never unpickle anything. This
-module is also the agent's: it imports the standard library, msgspec and numpy alone.
+A message is the MessagePack body of one frame of `frames.py`. Both sides decode strictly into the
+structs below, and never unpickle anything. This module is also the agent's: it imports the standard
+library, msgspec and numpy alone.
 """
 
-import select
-import socket
-import struct
-import time
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
+
+from .frames import ProtocolError
 
 PROTOCOL = 1
 """Version named in the greeting."""
@@ -26,30 +24,10 @@ MAX_IMAGE_PX = 512
 """Largest image side."""
 MAX_CAMERAS = 4
 """Cameras of one request."""
-FRAME_S = 10.0
-"""From the first byte of a frame to its last, and for a reply to drain."""
 MAX_ARGS = 16
 """Arguments of one extra operation."""
 
-_LENGTH = struct.Struct(">I")
-_CHUNK_BYTES = 1 << 20
 Scalar = bool | int | float | str
-
-
-class ProtocolError(Exception):
-    """Bytes that are not this protocol: the connection ends."""
-
-
-class FrameTooLong(ProtocolError):
-    """A frame whose stated length is over the limit; none of its body has been read.
-
-    Attributes:
-        length: Stated length, bytes.
-    """
-
-    def __init__(self, length: int, limit: int) -> None:
-        super().__init__(f"frame of {length} bytes; at most {limit} are accepted")
-        self.length = length
 
 
 class Wire(msgspec.Struct, tag_field="op", forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -78,10 +56,28 @@ class Array(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 def to_array(value: Any) -> Array:
     """Packs an array-like of one of `DTYPES`; other dtypes are a TypeError."""
     array = np.asarray(value)
-    name = _NAMES.get(array.dtype) or array.dtype.name
-    if name not in DTYPES:
-        raise TypeError(f"dtype {name} does not cross the wire; allowed: {', '.join(DTYPES)}")
-    return Array(name, array.shape, np.asarray(array, DTYPES[name], order="C").tobytes())  # ty: ignore[invalid-argument-type]
+    name = _NAMES.get(array.dtype)
+    if name is None:  # another byte order or type
+        name = array.dtype.name
+        if name not in DTYPES:
+            raise TypeError(f"dtype {name} does not cross the wire; allowed: {', '.join(DTYPES)}")
+        array = array.astype(DTYPES[name])
+    return Array(name, array.shape, array.tobytes())  # ty: ignore[invalid-argument-type]
+
+
+def check_size(array: Array) -> None:
+    """Raises ProtocolError when the number of bytes does not fit the shape."""
+    dtype = DTYPES[array.dtype]
+    count = 1
+    for n in array.shape:
+        if n < 0 or len(array.shape) > 8:
+            raise ProtocolError(f"array shape {array.shape} is not one")
+        count *= n
+    if count * dtype.itemsize != len(array.data):
+        raise ProtocolError(
+            f"array of shape {array.shape} and {array.dtype} needs {count * dtype.itemsize} bytes, "
+            f"{len(array.data)} given"
+        )
 
 
 def from_array(array: Array) -> np.ndarray:
@@ -90,18 +86,8 @@ def from_array(array: Array) -> np.ndarray:
     Raises:
         ProtocolError: The number of bytes does not fit the shape.
     """
-    dtype = DTYPES[array.dtype]
-    if len(array.shape) > 8 or any(n < 0 for n in array.shape):
-        raise ProtocolError(f"array shape {array.shape} is not one")
-    count = 1
-    for n in array.shape:
-        count *= n
-    if count * dtype.itemsize != len(array.data):
-        raise ProtocolError(
-            f"array of shape {array.shape} and {array.dtype} needs {count * dtype.itemsize} bytes, "
-            f"{len(array.data)} given"
-        )
-    return np.frombuffer(array.data, dtype=dtype).reshape(array.shape)
+    check_size(array)
+    return np.ndarray(array.shape, DTYPES[array.dtype], array.data)
 
 
 # ---------------------------------------------------------------------------------------- requests
@@ -323,93 +309,3 @@ def request_id_of(body: bytes) -> str:
         return msgspec.msgpack.decode(body, type=Probe).request_id[:64]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
-
-
-# ------------------------------------------------------------------------------------------ frames
-
-
-def send_frame(sock: socket.socket, body: bytes, timeout_s: float = FRAME_S) -> None:
-    """Writes one frame within `timeout_s`.
-
-    Raises:
-        OSError: The peer is gone, or does not read.
-    """
-    data: bytes | memoryview = _LENGTH.pack(len(body)) + body
-    end = None
-    while True:
-        try:
-            sent = sock.send(data, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            end = end or time.monotonic() + timeout_s
-            _wait(sock, end, write=True)
-            continue
-        if sent == len(data):
-            return
-        data = memoryview(data)[sent:]
-
-
-def recv_frame(
-    sock: socket.socket, limit: int, *, idle_s: float | None = None, frame_s: float | None = FRAME_S
-) -> bytes | None:
-    """Reads one frame; None when the peer closed between frames.
-
-    Args:
-        sock: Connected stream socket.
-        limit: Largest accepted body, bytes.
-        idle_s: Longest wait for the first byte; None waits for ever.
-        frame_s: Longest time from the first byte to the last.
-
-    Raises:
-        FrameTooLong: The frame is over the limit.
-        ProtocolError: The peer closed inside a frame.
-        TimeoutError: A deadline passed.
-    """
-    if idle_s is not None:
-        _wait(sock, time.monotonic() + idle_s)
-    first = sock.recv(_LENGTH.size)
-    if not first:
-        return None
-    end = None if frame_s is None else time.monotonic() + frame_s
-    if len(first) < _LENGTH.size:
-        first += _recv_exactly(sock, _LENGTH.size - len(first), end)
-    (length,) = _LENGTH.unpack(first)
-    if length > limit:
-        raise FrameTooLong(length, limit)
-    return _recv_exactly(sock, length, end)
-
-
-def skip_frame(sock: socket.socket, length: int, frame_s: float = FRAME_S) -> None:
-    """Reads and drops the body of a frame that was too long, so that the next one can be read.
-
-    Raises:
-        ProtocolError, TimeoutError: As `recv_frame`.
-    """
-    end = time.monotonic() + frame_s
-    while length > 0:
-        length -= len(_recv_exactly(sock, min(length, 1 << 16), end))
-
-
-def _recv_exactly(sock: socket.socket, count: int, end: float | None) -> bytes:
-    parts: list[bytes] = []
-    while count:
-        try:
-            part = sock.recv(min(count, _CHUNK_BYTES), socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            _wait(sock, end)
-            continue
-        if not part:
-            raise ProtocolError("the connection closed inside a frame")
-        if len(part) == count and not parts:
-            return part
-        parts.append(part)
-        count -= len(part)
-    return b"".join(parts)
-
-
-def _wait(sock: socket.socket, end: float | None, *, write: bool = False) -> None:
-    """Waits until the socket can be read or written, without a limit on the file number."""
-    poll = select.poll()
-    poll.register(sock, select.POLLOUT if write else select.POLLIN)
-    timeout_ms = None if end is None else max(0, int((end - time.monotonic()) * 1000) + 1)
-    if not poll.poll(timeout_ms):
-        raise TimeoutError("no bytes within the deadline")

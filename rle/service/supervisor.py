@@ -19,12 +19,10 @@ from typing import Literal, Protocol
 import msgspec
 
 from rle.service.adapter import BadRequest, SessionSpec
+from rle.service.frames import ProtocolError, recv_frame, send_frame
 from rle.service.protocol import (
     MAX_REPLY_BYTES,
-    ProtocolError,
     encode,
-    recv_frame,
-    send_frame,
 )
 from rle.service.worker import (
     CHANNEL_FD,
@@ -154,9 +152,7 @@ class Supervisor:
 
     def call(self, call: AnyCall) -> Done:
         with self._lock:
-            if not self.is_alive():
-                if self._process is not None:
-                    raise self._failure("exit", "died while idle")
+            if self._process is None:
                 self._spawn()
             assert self._channel is not None
             deadline = deadline_s(call) * self.deadline_scale

@@ -1,6 +1,6 @@
 """The simulator side: a loop around a `TaskAdapter`. It knows no budgets, no key, no salt.
 
-`python -m rle.service.worker` speaks the frames of `protocol.py` on file descriptor 3 with the broker.
+`python -m rle.service.worker` speaks the frames of `frames.py` on file descriptor 3 with the broker.
 `WorkerCore` is the same without a process, for the embedded form.
 """
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from rle.errors import RleError
 from rle.service.adapter import (
+    MOVE_EVENTS,
     BadRequest,
     Evidence,
     SessionSpec,
@@ -27,6 +28,7 @@ from rle.service.adapter import (
     TrialPlan,
     make_adapter,
 )
+from rle.service.frames import recv_frame, send_frame
 from rle.service.protocol import (
     MAX_REPLY_BYTES,
     Array,
@@ -36,8 +38,6 @@ from rle.service.protocol import (
     encode,
     from_array,
     raw,
-    recv_frame,
-    send_frame,
     to_array,
 )
 
@@ -148,7 +148,7 @@ class WorkerCore:
                 adapter.reset()
                 return self._done(look)
             case Act(actions=array, observe=look):
-                return self._run(np.array(from_array(array)), look)
+                return self._run(array, look)
             case Drive():
                 return self._drive(call)
             case Look(spec=spec, privileged=privileged):
@@ -162,19 +162,20 @@ class WorkerCore:
                 adapter.close()
                 return Done()
 
-    def _run(self, actions: np.ndarray, look: ObserveSpec | None) -> Done:
+    def _run(self, array: Array, look: ObserveSpec | None) -> Done:
         events: dict[str, Scalar] = {}
         outcome = StepOutcome()
         executed = 0
-        for action in actions.astype(np.float64):
-            outcome = self._adapter.step(action)
+        actions = from_array(array).astype(np.float64)
+        for i in range(len(actions)):  # the end of an array's own iterator is a costly exception
+            outcome = self._adapter.step(actions[i])
             executed += 1
             events.update(outcome.events)
             if outcome.ended is not None:
                 break
         return self._done(
             look, executed=executed, success=outcome.success, ended=outcome.ended, events=events,
-            actions=to_array(actions[:executed]),
+            actions=array if executed == len(actions) else to_array(from_array(array)[:executed]),
         )  # fmt: skip
 
     def _drive(self, call: Drive) -> Done:
@@ -190,6 +191,8 @@ class WorkerCore:
             events.update(outcome.events)
             if outcome.ended is not None:
                 break
+        off = self._adapter.move_error(position, quat)
+        events |= {e.name: round(v, 6) for e, v in zip(MOVE_EVENTS, off, strict=True)}
         return self._done(
             call.observe, executed=len(rows), success=outcome.success, ended=outcome.ended,
             events=events, actions=to_array(np.array(rows, dtype=np.float32)),

@@ -10,7 +10,7 @@ import pytest
 from index_cases import report, write_out
 
 from rle import cli, doctor, registry
-from rle.cards import task_card
+from rle.cards import family_card, task_card
 from rle.commands import demo, verify
 from rle.errors import UserError
 
@@ -59,6 +59,27 @@ def test_user_errors_are_one_line_and_exit_2(argv, message, capsys):
     assert message in error and error.count("\n") == 1 and "Traceback" not in error
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--bogus"], "unknown option '--bogus' (f04 adds --profile); `rle verify --help`"),
+        (["--profile", "none"], "--profile: invalid choice: 'none' (choose from 'full'"),
+        (["--profile"], "--profile: expected one argument; `rle verify --help`"),
+    ],
+)
+def test_the_verifier_refuses_an_option_under_the_name_that_was_typed(
+    given, said, tmp_path, capfd, monkeypatch
+):
+    monkeypatch.chdir(ROOT)
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(
+            ["verify", "f04/dance", "--submission", str(tmp_path), "--out", str(tmp_path), *given]
+        )
+    error = capfd.readouterr().err
+    assert stopped.value.code == 2
+    assert said in error and error.count("\n") == 1 and "usage:" not in error
+
+
 def test_list_knows_all_51_and_says_what_is_missing():
     rows = json.loads(rle("list", "--json").stdout)
     assert [r["id"] for r in rows] == list(registry.TASK_IDS)
@@ -90,6 +111,39 @@ def test_card_of_each_family_states_the_contract():
         assert task.title in card and f"Floor: {task.floor:g}" in card
         assert task.artifact.entries[0].path in card
         assert "## Observation" in card and "## Score" in card
+
+
+def rows_of(card: str, heading: str) -> set[str]:
+    """First cells of a card's table."""
+    block = card.split(f"## {heading}\n\n")[1].split("\n\n")[0]
+    return {line.split("`")[1] for line in block.splitlines()[2:]}
+
+
+@pytest.mark.parametrize("task", registry.landed_tasks())
+def test_a_card_lists_what_its_task_has_and_nothing_else(task):
+    spec = registry.get(task)
+    room, card = registry.room(spec.family, "spec"), task_card(spec)
+    others = {other.slug for other in room.TASKS} - {spec.slug}
+    lines = card.split("## Score\n\n```\n")[1].split("\n```")[0].splitlines()
+    assert lines and not {line.split()[0] for line in lines} & others
+    if spec.family == "f06":
+        assert ("depth" in rows_of(card, "Observation")) is ("depth" in room.CHANNELS[spec.slug])
+    served = getattr(room, "SESSIONS", {}).get(task)
+    if served is None:
+        return
+    pictures = {f"{c}_image" for c in served.cameras} | {f"{c}_depth" for c in served.depth_cameras}
+    keys = {key.name for key in served.observation}
+    assert rows_of(card, "Observation") == keys | pictures
+    assert rows_of(card, "Action") == {f"{p.start}:{p.stop}" for p in served.action_layout}
+    assert ("mobile" in card.split("Robot: ")[1].split(".")[0]) is ("base_pos" in keys)
+
+
+def test_a_familys_card_says_which_tasks_have_what():
+    card = family_card("f03")
+    assert "| `cube_positions` | balance |" in card
+    assert "| `arm0_eef_pos` | pocket-cube |" in card
+    assert "| `left_image` | tower, cantilever, balance |" in card
+    assert "| `joint_pos` | tower, cantilever, balance, hidden-com |" in card
 
 
 def test_missing_submission_folder_explains_itself(tmp_path):

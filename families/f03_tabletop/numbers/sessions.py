@@ -101,10 +101,13 @@ BALANCE_KEYS = (
         help="centres of the plates' tops, -y pan first; refreshed while locked or at rest",
     ),
     ObservationKey(
-        name="pan_at_rest", shape=(), unit="-", help="beam and pans are at rest", dtype="bool"
+        name="pan_at_rest", shape=(), unit="-", dtype="bool",
+        help=f"beam slower than {t.BEAM.rest_beam_rad_s:g} and both pans than {t.BEAM.rest_pan_rad_s:g} rad/s in each of the last "
+        f"{t.BEAM.rest_steps} steps since the beam was last locked or released; a pan swings for a while after "
+        "something was put on it or taken off, also under lock",
     ),
     ObservationKey(
-        name="beam_locked", shape=(), unit="-", help="the arrest holds the beam", dtype="bool"
+        name="beam_locked", shape=(), unit="-", help="the arrest holds the beam, or brings it level", dtype="bool"
     ),
 )  # fmt: skip
 CUBE_KEYS = tuple(

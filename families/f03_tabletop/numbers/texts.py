@@ -23,7 +23,7 @@ _ROBOT = (
     "hardly move it; after a zero it coasts, by several centimetres from full speed). `move` drives the gripper site towards a world pose with base and torso still; as `quat_xyzw`, "
     "(0.7071, 0.7071, 0, 0) points the gripper straight down, fingers closing along y. "
     f"The hand covers about {c.MOVE_PACE_M:g} m in ten steps. For a target beyond reach it stretches as far as the elbow's stop lets "
-    "it, with the hand off the wanted rotation; compare `eef_pos` with what was asked. The way there is straight and knows no obstacle: "
+    "it, with the hand off the wanted rotation; the events `move_error_m` and `move_error_rad` of the reply say how far off it ended. The way there is straight and knows no obstacle: "
     "go around the robot's own column, not through it."
 )
 TITLES = {
@@ -74,7 +74,8 @@ BALANCE = (
     f"{1000 * 2 * t.MAT.half_m[2]:g} mm above the table.\n\n"
     "The beam has a lock and starts locked. `call('beam', locked=False)` releases it, `locked=True` brings it level over "
     f"{t.BEAM.lock_steps} steps; each costs 1 step, in which the robot holds still. Release is refused while the robot touches the balance or a cube "
-    "on it; such a touch while it is released locks it at once. Once `pan_at_rest` is true the lower of `pan_positions` is the heavier. The arm cannot weigh: a held cube's weight is compensated. "
+    "on it; such a touch while it is released locks it at once. Once the beam is released and `pan_at_rest` is true (beam and pans slow "
+    f"for {t.BEAM.rest_steps} steps since the release) the lower of `pan_positions` is the heavier; locked, the pans hang level whatever lies on them. The arm cannot weigh: a held cube's weight is compensated. "
     "Cube positions are observed with 1 mm noise; what lies on the pans is refreshed only while the beam is locked or at rest.\n\n"
     "A weighing is counted when the beam is released, or when the contents change while it is released, with pan contents "
     "(cubes connected to each plate by contact) that are not both empty and differ from the last counted pair. Loading under "

@@ -65,14 +65,14 @@ class Calls:
 
     def _confirm(self, request_id: str, executed: int) -> None:
         self.used -= 1 - executed
-        payload = {"id": request_id, "executed": executed, **self._ledger.add_actions(None)}
+        payload = {"id": request_id, "executed": executed, **self._ledger.add_actions(b"")}
         self._ledger.append("confirm", payload)
         self._ledger.checkpoint(self.charged, self.used)
 
     def _recover(self, task_id: str, key: SigningKey) -> None:
         pending: str | None = None
         for record in self._ledger.records:
-            payload = record.payload()
+            payload = record.p
             if record.k == "open" and payload["task"] != task_id:
                 self._ledger.close()
                 raise UserError(

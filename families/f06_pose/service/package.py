@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rle.service import wheel
+from rle.service.deploy import wheel
 
 _HERE = Path(__file__).resolve().parent
 FILES = {

@@ -13,13 +13,11 @@ from families.f06_pose import client, scene, spec
 from families.f06_pose.service.calls import Calls
 from families.f06_pose.service.evaluate import EvaluationFailed, evaluate
 from families.f06_pose.service.pool import Job, Pool
+from rle.service.frames import ProtocolError, recv_frame, send_frame
 from rle.service.protocol import (
     MAX_REQUEST_BYTES,
     PROTOCOL,
-    ProtocolError,
     encode,
-    recv_frame,
-    send_frame,
     to_array,
 )
 from rle.sim.render import gl_backend

@@ -15,7 +15,7 @@ from typing import Any
 from rle.errors import InfrastructureError
 from rle.service.broker import control
 from rle.service.deploy.places import Places
-from rle.service.protocol import ProtocolError
+from rle.service.frames import ProtocolError
 from rle.service.record.ledger import ACTIONS_NAME, LEDGER_NAME
 from rle.service.supervisor import WORKER_LOG
 

@@ -20,7 +20,10 @@ from rle.errors import UserError
 from rle.service.broker import listen_unix
 from rle.service.deploy import snapshot
 from rle.service.deploy.places import Places
-from rle.service.protocol import MAX_REPLY_BYTES, ProtocolError, recv_frame
+from rle.service.frames import ProtocolError, recv_frame
+from rle.service.protocol import (
+    MAX_REPLY_BYTES,
+)
 
 log = logging.getLogger(__name__)
 FINAL_CODES = frozenset({0, 2, 3, 4})

@@ -18,8 +18,10 @@ from rle.service.record.ledger import (
     ACTIONS_NAME,
     MAX_LEDGER_BYTES,
     ZERO_HASH,
+    Kind,
     Record,
     parse_line,
+    written_payload,
 )
 from rle.service.record.walk import RuleBroken, TrialRecord, Walk
 
@@ -77,33 +79,33 @@ def verify(path: Path, public_key: VerifyKey | None, expect: Expect) -> LedgerRe
         expect: Task, version and deployment it must belong to.
     """
     walk = Walk(expect.spec)
-    records: list[Record] = []
+    kinds: list[Kind] = []
     try:
         lines = _lines(path)
-        _walk(lines, public_key, expect, walk, records)
-        _end(walk, records, expect)
-        _actions(path.parent / ACTIONS_NAME, walk, len(records))
+        _walk(lines, public_key, expect, walk, kinds)
+        _end(walk, kinds, expect)
+        _actions(path.parent / ACTIONS_NAME, walk, len(kinds))
     except RuleBroken as broken:
-        return _report(walk, records, _verdict(broken, records), broken)
-    return _report(walk, records, "scored", None)
+        return _report(walk, kinds, _verdict(broken, kinds), broken)
+    return _report(walk, kinds, "scored", None)
 
 
-def _verdict(broken: RuleBroken, records: list[Record]) -> Verdict:
+def _verdict(broken: RuleBroken, kinds: list[Kind]) -> Verdict:
     if broken.code == "ledger.budget":
         return "budget_exceeded"
-    if broken.code == "ledger.unsealed" and records and records[-1].k == "recover":
+    if broken.code == "ledger.unsealed" and kinds and kinds[-1] == "recover":
         return "infrastructure_error"
     return "invalid_submission"
 
 
 def _report(
-    walk: Walk, records: list[Record], outcome: Verdict, broken: RuleBroken | None
+    walk: Walk, kinds: list[Kind], outcome: Verdict, broken: RuleBroken | None
 ) -> LedgerReport:
     return LedgerReport(
         outcome=outcome,
         reason=str(broken) if broken else None,
         code=broken.code if broken else None,
-        records=len(records),
+        records=len(kinds),
         opening=walk.opening,
         end_reason=(walk.seal or {}).get("end_reason"),
         trials=walk.trials,
@@ -144,8 +146,9 @@ def _walk(
     public_key: VerifyKey | None,
     expect: Expect,
     walk: Walk,
-    records: list[Record],
+    kinds: list[Kind],
 ) -> None:
+    """Feeds the lines one by one; `kinds` receives those of the records that were accepted."""
     prev, t = ZERO_HASH, float("-inf")
     key = public_key
     for number, line in enumerate(lines):
@@ -162,9 +165,9 @@ def _walk(
         if number == 0:
             key = _opening(record, public_key, expect)
         if record.k in SIGNED:
-            _signature(record, prev, key)
-        walk.feed(record.i, record.k, record.t, record.payload())
-        records.append(record)
+            _signature(number, line, prev, key)
+        walk.feed(number, record.k, record.t, record.p)
+        kinds.append(record.k)
         prev, t = hashlib.sha256(line).hexdigest(), record.t
 
 
@@ -172,7 +175,7 @@ def _opening(record: Record, public_key: VerifyKey | None, expect: Expect) -> Ve
     """Checks what the session belongs to; returns the key that its signatures must have."""
     if record.k != "open":
         raise RuleBroken("ledger.sequence", 0, f"the first record is {record.k}")
-    p = record.payload()
+    p = record.p
     for name, want in (
         ("task", expect.spec.task),
         ("family_version", expect.spec.family_version),
@@ -191,26 +194,24 @@ def _opening(record: Record, public_key: VerifyKey | None, expect: Expect) -> Ve
     return key
 
 
-def _signature(record: Record, prev: str, key: VerifyKey | None) -> None:
-    payload = bytes(record.p)
-    head, mark, tail = payload.rpartition(b'"sig":"')
+def _signature(number: int, line: bytes, prev: str, key: VerifyKey | None) -> None:
+    head, mark, tail = written_payload(line).rpartition(b'"sig":"')
     try:
         signature = bytes.fromhex(tail.removesuffix(b'"}').decode("ascii"))
     except (ValueError, UnicodeDecodeError):
         signature = b""
     blank = head + mark + b'"}'
-    message = signed_bytes(record.i, bytes.fromhex(prev), blank)
+    message = signed_bytes(number, bytes.fromhex(prev), blank)
     if key is None or len(signature) != 64 or not key.is_valid(signature, message):
-        raise RuleBroken("ledger.signature", record.i, "not signed by this deployment")
+        raise RuleBroken("ledger.signature", number, "not signed by this deployment")
 
 
-def _end(walk: Walk, records: list[Record], expect: Expect) -> None:
+def _end(walk: Walk, kinds: list[Kind], expect: Expect) -> None:
     if walk.seal is not None:
         return
-    last = records[-1] if records else None
-    if expect.partial and last is not None and last.k == "checkpoint":
+    if expect.partial and kinds and kinds[-1] == "checkpoint":
         return
-    raise RuleBroken("ledger.unsealed", len(records), "no seal")
+    raise RuleBroken("ledger.unsealed", len(kinds), "no seal")
 
 
 def _actions(path: Path, walk: Walk, number: int) -> None:

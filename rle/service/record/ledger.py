@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-import numpy as np
 
 from rle.errors import InfrastructureError
 from rle.service.record.keys import SigningKey, signed_bytes
@@ -42,7 +41,7 @@ Kind = Literal[
 ]  # fmt: skip
 
 
-_payload_decoder = msgspec.json.Decoder()
+_payload_encoder = msgspec.json.Encoder()
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -51,11 +50,14 @@ class Record(msgspec.Struct, frozen=True):
     i: int
     k: Kind
     t: float
-    p: msgspec.Raw
+    p: dict[str, Any]
     prev: str
 
-    def payload(self) -> dict[str, Any]:
-        return _payload_decoder.decode(self.p)
+
+class _Raw(msgspec.Struct):
+    """A line whose payload stays as it is written."""
+
+    p: msgspec.Raw
 
 
 class LedgerFull(Exception):
@@ -75,11 +77,17 @@ class LedgerDamaged(InfrastructureError):
 
 
 _record_decoder = msgspec.json.Decoder(Record, strict=True)
+_raw_decoder = msgspec.json.Decoder(_Raw)
 
 
 def parse_line(line: bytes) -> Record:
     """Parses one line without its newline. Raises msgspec.DecodeError."""
     return _record_decoder.decode(line)
+
+
+def written_payload(line: bytes) -> bytes:
+    """The bytes of a line's payload, which are what is signed. Raises msgspec.DecodeError."""
+    return bytes(_raw_decoder.decode(line).p)
 
 
 class Ledger:
@@ -136,21 +144,20 @@ class Ledger:
         """
         if self.is_sealed:
             raise ValueError(f"the ledger is sealed; {kind} cannot follow")
-        return self._write(kind, msgspec.json.encode(payload), durable=kind in DURABLE)
+        return self._write(kind, _payload_encoder.encode(payload), durable=kind in DURABLE)
 
     @property
     def wants_checkpoint(self) -> bool:
         """The record just written is to be followed by a checkpoint."""
         return self._last_kind in CHECKPOINTED or self._since_checkpoint >= CHECKPOINT_RECORDS
 
-    def add_actions(self, actions: np.ndarray | None) -> dict[str, Any]:
+    def add_actions(self, data: bytes) -> dict[str, Any]:
         """Appends executed actions; returns the size and running digest for their confirm.
 
         Args:
-            actions: float32, shape (n, A); None for operations without any.
+            data: float32, little endian, shape (n, A); empty for operations without any.
         """
-        if actions is not None and actions.size:
-            data = np.ascontiguousarray(actions, dtype="<f4").tobytes()
+        if data:
             self._write_all(self._actions_fd, data, self._action_bytes)
             self._action_hash.update(data)
             self._action_bytes += len(data)
@@ -186,7 +193,7 @@ class Ledger:
     # ------------------------------------------------------------------------------------ inside
 
     def _signed(self, kind: Kind, payload: dict[str, Any]) -> tuple[int, float]:
-        blank = msgspec.json.encode({**payload, "sig": ""})
+        blank = _payload_encoder.encode({**payload, "sig": ""})
         sig = self._key.sign(signed_bytes(self.count, bytes.fromhex(self._prev), blank))
         return self._write(kind, blank[:-2] + sig.hex().encode() + b'"}', durable=True)
 
@@ -274,7 +281,7 @@ class Ledger:
     def _restore_actions(self) -> None:
         """Cuts `actions.f32` back to the last confirm and continues its digest."""
         last = next((r for r in reversed(self.records) if r.k == "confirm"), None)
-        size = last.payload()["actions_bytes"] if last else 0
+        size = last.p["actions_bytes"] if last else 0
         data = _read_all(self._actions_fd)
         if len(data) < size:
             raise self._damaged(last.i if last else 0, "actions.f32 is shorter than recorded")

@@ -49,7 +49,7 @@ def operations(lines: Iterable[bytes], spec: SessionSpec) -> Iterator[Operation]
         record = parse_line(line)
         if record.k not in ("trial_open", "charge", "confirm", "sim_error", "trial_close"):
             continue
-        p = record.payload()
+        p = record.p
         match record.k:
             case "trial_open":
                 phase, trial = phases[p["phase"]], int(p["trial"])

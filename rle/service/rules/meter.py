@@ -16,14 +16,13 @@ class Meter:
     """
 
     def __init__(self, phase: PhaseSpec) -> None:
-        self.phase = phase
         self.steps_used = 0
-        self.trial_steps_used = 0
+        self.enter(phase)
         self._open: int | None = None
 
     def enter(self, phase: PhaseSpec) -> None:
         """The next phase begins; the steps used so far stay used."""
-        self.phase = phase
+        self.phase, self._is_metered = phase, phase.is_metered
         self.trial_steps_used = 0
 
     def open_trial(self, used: int = 0) -> None:
@@ -33,7 +32,7 @@ class Meter:
     @property
     def steps_left(self) -> int | None:
         """Steps of the phase that are left; None where it has no such budget."""
-        if self.phase.steps is None or not self.phase.is_metered:
+        if self.phase.steps is None or not self._is_metered:
             return None
         return self.phase.steps - self.steps_used
 
@@ -50,11 +49,15 @@ class Meter:
 
     def check(self, cost: int) -> None:
         """Raises OverBudget when `cost` steps are more than is left; changes nothing."""
-        for left, whose in ((self.steps_left, ""), (self.trial_steps_left, " of this trial")):
-            if left is not None and cost > left:
-                raise OverBudget(
-                    f"the request needs {cost} steps, {left} are left{whose}; nothing was charged"
-                )
+        left, of_trial = self.steps_left, self.trial_steps_left
+        whose = ""
+        if left is None or cost <= left:
+            if of_trial is None or cost <= of_trial:
+                return
+            left, whose = of_trial, " of this trial"
+        raise OverBudget(
+            f"the request needs {cost} steps, {left} are left{whose}; nothing was charged"
+        )
 
     def charge(self, cost: int) -> None:
         """Takes the whole cost of a request before it is dispatched.
@@ -89,6 +92,6 @@ class Meter:
         self._open = None
 
     def _add(self, steps: int) -> None:
-        if self.phase.is_metered:
+        if self._is_metered:
             self.steps_used += steps
         self.trial_steps_used += steps

@@ -27,24 +27,16 @@ class Phases:
     def __init__(self, spec: SessionSpec) -> None:
         self.spec = spec
         self._index = 0
+        self.current: PhaseSpec | None = spec.phases[0]
+        """The phase's declaration; None when the session is finished."""
+        self.name = spec.phases[0].name
+        self.trials = spec.phases[0].trials
+        """Trials of the present phase, or of the last one when the session is finished."""
         self.trial: int | None = None
         self.live = False
         self.ended: Ended | None = None
         self._opened = 0
         self._allowed = self._operations()
-
-    @property
-    def current(self) -> PhaseSpec | None:
-        """The phase's declaration; None when the session is finished."""
-        return self.spec.phases[self._index] if self._index < len(self.spec.phases) else None
-
-    @property
-    def name(self) -> str:
-        return self.current.name if self.current else FINISHED
-
-    @property
-    def trials(self) -> int:
-        return self.current.trials if self.current else 0
 
     @property
     def next_trial(self) -> int | None:
@@ -99,9 +91,13 @@ class Phases:
         if self.current is not None:
             self._index += 1
             self._opened = 0
-            self._allowed = self._operations()
-            if self.current is not None:
+            if self._index < len(self.spec.phases):
+                self.current = self.spec.phases[self._index]
+                self.name, self.trials = self.current.name, self.current.trials
                 self.trial, self.ended = None, None
+            else:
+                self.current, self.name = None, FINISHED
+            self._allowed = self._operations()
         return self.name
 
     def allowed(self) -> tuple[str, ...]:
@@ -127,12 +123,14 @@ class Phases:
     def check(self, request: AnyRequest) -> None:
         """Raises NotAllowed when the request has no place in this phase."""
         name = name_of(request)
-        allowed = ", ".join(self.allowed())
-        if isinstance(request, Call) and self.spec.extra(name) is None:
+        is_known = not isinstance(request, Call) or self.spec.extra(name) is not None
+        if is_known and name in self._allowed:
+            return
+        allowed = ", ".join(self._allowed)
+        if not is_known:
             what = f"{name} is a method of the client" if name in BUILT_IN else f"{name} is unknown"
             raise NotAllowed(f"call({name!r}): {what}; operations here: {allowed}")
-        if name not in self.allowed():
-            raise NotAllowed(f"{name} is not allowed in phase {self.name}; allowed: {allowed}")
+        raise NotAllowed(f"{name} is not allowed in phase {self.name}; allowed: {allowed}")
 
 
 def name_of(request: AnyRequest) -> str:

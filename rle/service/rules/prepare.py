@@ -13,7 +13,6 @@ from rle.service.protocol import (
     ObserveSpec,
     Reset,
     Step,
-    to_array,
 )
 from rle.service.rules import validate
 from rle.service.rules.phases import Phases
@@ -42,7 +41,7 @@ def prepare(request: AnyRequest, spec: SessionSpec, phases: Phases) -> tuple[Any
         case Step(actions=array, observe=look, trial=trial):
             values, clipped = validate.actions(array, spec)
             need_live(phases, trial)
-            return Act(actions=to_array(values), observe=_observe(look, spec)), clipped
+            return Act(actions=values, observe=_observe(look, spec)), clipped
         case Move(observe=look, trial=trial):
             validate.move(request)
             need_live(phases, trial)

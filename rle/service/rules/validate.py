@@ -1,11 +1,11 @@
 """What a request must look like before anything is charged: pure checks with messages for the agent."""
 
 import math
-import re
-
-import numpy as np
+import string
+import struct
 
 from rle.service.adapter import BadRequest, ExtraOp, SessionSpec
+from rle.service.frames import ProtocolError
 from rle.service.protocol import (
     MAX_BATCH,
     MAX_CAMERAS,
@@ -14,12 +14,11 @@ from rle.service.protocol import (
     Call,
     Move,
     ObserveSpec,
-    ProtocolError,
     Reset,
-    from_array,
+    check_size,
 )
 
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+ID_CHARACTERS = string.ascii_letters + string.digits + "_-"
 UNIT_NORM_TOLERANCE = 1e-3
 """Accepted error of a quaternion's norm. Source: card."""
 MAX_SEED = 2**31 - 1
@@ -27,12 +26,14 @@ MAX_SEED = 2**31 - 1
 
 def request_id(text: str) -> None:
     """Raises BadRequest for an id outside 1-64 of [A-Za-z0-9_-]."""
-    if not _ID.fullmatch(text):
+    if not 1 <= len(text) <= 64 or text.strip(ID_CHARACTERS):
         raise BadRequest(f"request_id {text[:70]!r} is not 1-64 characters of [A-Za-z0-9_-]")
 
 
-def actions(array: Array, spec: SessionSpec) -> tuple[np.ndarray, int]:
+def actions(array: Array, spec: SessionSpec) -> tuple[Array, int]:
     """Checks a batch and clips it.
+
+    Without numpy: in a process that sleeps between requests its first calls cost 0.2 ms of cold code.
 
     Returns:
         Actions as float32 in [-1, 1], shape (n, A), and how many values were clipped.
@@ -41,24 +42,28 @@ def actions(array: Array, spec: SessionSpec) -> tuple[np.ndarray, int]:
         BadRequest: Type, shape or size is wrong, or a value is not finite (names row and column).
     """
     try:
-        values = from_array(array)
+        check_size(array)
     except ProtocolError as error:
         raise BadRequest(str(error)) from None
-    wanted = f"task {spec.task} takes float64 (n, {spec.action_dim}), n from 1 to {MAX_BATCH}"
-    if array.dtype != "float64" or values.ndim != 2 or values.shape[1] != spec.action_dim:
-        raise BadRequest(f"actions is {array.dtype} {tuple(array.shape)}; {wanted}")
-    if not 1 <= values.shape[0] <= MAX_BATCH:
-        raise BadRequest(f"actions has {values.shape[0]} rows; {wanted}")
-    if not np.isfinite(values).all():
-        row, column = np.argwhere(~np.isfinite(values))[0]
-        raise BadRequest(
-            f"actions[{row}, {column}] is {values[row, column]}; only finite values are accepted, "
-            "nothing was charged"
-        )
-    clipped = int(np.count_nonzero(np.abs(values) > 1.0))
-    if clipped:
-        values = np.clip(values, -1.0, 1.0)
-    return values.astype(np.float32), clipped
+    shape, width = array.shape, spec.action_dim
+    wanted = f"task {spec.task} takes float64 (n, {width}), n from 1 to {MAX_BATCH}"
+    if array.dtype != "float64" or len(shape) != 2 or shape[1] != width:
+        raise BadRequest(f"actions is {array.dtype} {shape}; {wanted}")
+    if not 1 <= shape[0] <= MAX_BATCH:
+        raise BadRequest(f"actions has {shape[0]} rows; {wanted}")
+    count = shape[0] * width
+    values = struct.unpack(f"<{count}d", array.data)
+    clipped = 0
+    if not all(-1.0 <= value <= 1.0 for value in values):
+        for i, value in enumerate(values):
+            if not math.isfinite(value):
+                raise BadRequest(
+                    f"actions[{i // width}, {i % width}] is {value}; only finite values are accepted, "
+                    "nothing was charged"
+                )
+        clipped = sum(abs(value) > 1.0 for value in values)
+        values = [min(1.0, max(-1.0, value)) for value in values]
+    return Array("float32", shape, struct.pack(f"<{count}f", *values)), clipped
 
 
 def observe(look: ObserveSpec, spec: SessionSpec) -> ObserveSpec:

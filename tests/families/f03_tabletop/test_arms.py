@@ -150,6 +150,8 @@ def test_rescue_height(puzzle, z, allowed, monkeypatch):
         return
     out = puzzle.extra("recover_drop", {})
     assert out.executed == 1 and puzzle.recoveries == 1
+    told = {**puzzle.step(np.zeros(14)).events, **out.events}
+    assert told.keys() == {event.name for event in s.SESSIONS["f03/pocket-cube"].all_events}
     assert puzzle.counter.turns == 3, "counted turns stay"
     assert puzzle.privileged()[cube.CORE][:3] == pytest.approx(s.CUBE_START_M, abs=1e-6)
 

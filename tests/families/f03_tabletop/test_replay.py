@@ -1,5 +1,6 @@
 """A record replayed: the same states to the bit, the counters over time, the film of a trial."""
 
+import math
 import types
 
 import numpy as np
@@ -10,6 +11,7 @@ from families.f03_tabletop import spec as s
 from families.f03_tabletop.task import make
 from rle import seeds
 from rle.service import embedded
+from rle.sim.arm_control import quat_xyzw, rotation_of
 
 pytestmark = pytest.mark.xdist_group("f03")
 TASK = "f03/balance"
@@ -43,15 +45,32 @@ def played(tmp_path_factory):
         sim.reset()
         sim.call("beam", locked=False)
         target = sim.observe()["eef_pos"] + [0.0, 0.03, -0.02]
-        sim.move(target, sim.observe()["eef_quat"], gripper=1.0, steps=5)
+        turned = rotation_of(sim.observe()["eef_quat"]) @ spin_z(0.4)
+        moved = sim.move(target, quat_xyzw(turned), gripper=1.0, steps=5, observe=())
         sim.call("beam", locked=True)
         sim.step(rng.uniform(-1.0, 1.0, (3, 12)))
         state = adapter.ready.data.qpos.copy()
-    return folder, adapter, state
+    return folder, adapter, state, (target, turned, moved)
+
+
+def spin_z(angle_rad):
+    """Rotation about z. Shape (3, 3)."""
+    c, sn = math.cos(angle_rad), math.sin(angle_rad)
+    return np.array([[c, -sn, 0.0], [sn, c, 0.0], [0.0, 0.0, 1.0]])
+
+
+def test_a_move_tells_how_far_off_it_ended(played):
+    # |p* - p| and the angle of R* R^T, acos((tr - 1) / 2), from the observation of the same reply.
+    target, turned, moved = played[3]
+    here, now = moved.observation["eef_pos"], rotation_of(moved.observation["eef_quat"])
+    angle = math.acos((np.trace(turned @ now.T) - 1.0) / 2.0)
+    assert moved.events["move_error_m"] == pytest.approx(np.linalg.norm(target - here), abs=1e-6)
+    assert moved.events["move_error_rad"] == pytest.approx(angle, abs=1e-5)
+    assert 0.001 < moved.events["move_error_m"] < 0.036 and 0.01 < angle < 0.4, "on its way"
 
 
 def test_a_replayed_record_ends_in_the_same_state_to_the_bit(played):
-    folder, adapter, state = played
+    folder, adapter, state, _ = played
     ctx = context(folder)
     record = list(verify.recorded(ctx))
     assert [o.op for o in record] == [

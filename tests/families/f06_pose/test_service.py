@@ -23,7 +23,10 @@ from families.f06_pose.service.server import Server
 from rle import registry
 from rle.errors import UserError
 from rle.report import Report, Row
-from rle.service.protocol import encode, recv_frame, send_frame
+from rle.service.frames import recv_frame, send_frame
+from rle.service.protocol import (
+    encode,
+)
 from rle.service.record import SigningKey
 
 SEED = 5

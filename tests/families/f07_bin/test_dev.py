@@ -79,11 +79,15 @@ def _state():
          "faults 1; the first: tick 3: expected 8 finite numbers, got shape (7,)"),
         ("self.home if obs['t'] < 0.12 else sys.exit(0)", "worker_died",
          "faults 1; the first: tick 3: the policy ended its own process at line 9"),
+        ("self.home if obs['t'] < 0.12 else os._exit(0)", "worker_died",
+         "faults 1; the first: tick 3: the policy ended its own process at line 9"),
         ("print('noise') or self.home", "done", "cleared 0 of 12"),
     ],
 )  # fmt: skip
 def test_what_went_wrong_is_told_with_its_tick(submission, capsys, body, ended, words):
-    folder = submission(text=HOLD.replace("import numpy", "import sys, numpy").format(answer=body))
+    folder = submission(
+        text=HOLD.replace("import numpy", "import os, sys, numpy").format(answer=body)
+    )
     assert dev.main(["run", str(folder), "--pile", "35", "--seconds", "0.2"]) == 0
     printed = capsys.readouterr()
     assert words in printed.out and f"ended: {ended}" in printed.out
@@ -139,6 +143,12 @@ def test_a_policy_that_cannot_be_taken_is_its_authors_error(submission, capsys):
     assert stopped.value.code == 2
     last = capsys.readouterr().err.strip().splitlines()[-1]
     assert last == "rle: policy.py could not be loaded: ModuleNotFoundError at line 1"
+
+
+@pytest.mark.parametrize("leave", ["import os; os._exit(0)", "raise SystemExit"])
+def test_a_policy_that_ends_the_process_while_it_loads_is_named(submission, leave):
+    with pytest.raises(InvalidSubmission, match=r"could not be loaded: SystemExit at line 1"):
+        dev.main(["run", str(submission(text=leave))])
 
 
 def test_a_folder_that_is_not_there_is_not_called_empty(tmp_path):

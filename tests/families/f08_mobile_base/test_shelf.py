@@ -136,6 +136,29 @@ def test_a_file_without_the_factory_is_told_what_is_missing(tmp_path):
         shelf.LocalController(tmp_path / "controller.py")
 
 
+LEAVING = """import os
+{0}
+class Controller:
+    def reset(self, context, seed):
+        {1}
+    def act(self, obs):
+        {2}
+def make_controller():
+    {3}
+    return Controller()
+"""
+
+
+@pytest.mark.parametrize(("at", "line"), [(0, 2), (3, 9), (1, 5), (2, 7)])
+@pytest.mark.parametrize("leave", ["os._exit(0)", "raise SystemExit"])
+def test_a_controller_that_ends_the_process_is_named(tmp_path, at, line, leave):
+    path = tmp_path / "controller.py"
+    path.write_text(LEAVING.format(*(leave if at == i else "pass" for i in range(4))))
+    with pytest.raises(UserError, match=rf"controller.py ended its own process at line {line};"):
+        shelf.LocalController(path).reset({}, 0)
+        shelf.LocalController(path).act({})
+
+
 def test_commands_are_clipped_to_the_actuators(robot):
     seen = []
 

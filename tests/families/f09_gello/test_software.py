@@ -83,6 +83,8 @@ def test_probes_on_the_bound_and_beyond(tmp_path, excess, accepted):
         ("+ [lower])", ")", "plan_probe: expected 15 x 6 finite numbers, got shape (14, 6)"),
         ("+ [lower])", "+ [lower * np.nan])", "plan_probe: expected finite numbers"),
         ("assert len(probes) == 16", "assert len(probes) == 17", "adapt: the call raised AssertionError at line 7"),
+        ("assert len(probes) == 16", "__import__('os')._exit(0)", "adapt: the call raised SystemExit at line 7"),
+        ("assert len(probes) == 16", "__import__('sys').exit()", "adapt: the call raised SystemExit at line 7"),
         ("def adapt", "def adopt", "adapt: there is no adapt to call"),
         ("def make_trim_adapted", "def other", "make_trim_adapted: there is no make_trim_adapted to call"),
         ("return lambda q: 0.2", "return None and 0.2", "__none__"),

@@ -5,7 +5,8 @@ KIND: `attempt` (one trial), `short` (one of ten steps), `development` (scenes b
 deadlines, `frame=S` and `patience=S` shorten the deadlines of a frame and of the control, `fsize=N` caps the size of every file it writes,
 `tcp` serves TCP, `nosync` does not wait for the disk, `deployed` reads
 key and salt from ROOT/private (made on the first start) and keeps its state in ROOT/state, `broken` makes the broker itself fail once, after a charge, `half=N` kills it in the middle of
-its Nth write.
+its Nth write, `ends` lets the broker end with its session, as `rle serve` does, and adds an x to ROOT/sealed
+whenever it is told of the seal.
 """
 
 import json
@@ -103,8 +104,13 @@ def main() -> None:
     state["simulators"] = sorted({"mujoco", "robosuite", "torch"} & set(sys.modules))
     (Path(root) / "ready.part").write_text(json.dumps(state))
     (Path(root) / "ready.part").rename(Path(root) / "ready.json")
-    broker.run()
+    broker.run((lambda: _add_x(Path(root) / "sealed")) if "ends" in options else None)
     sys.exit(4 if broker.session.is_full else 0)
+
+
+def _add_x(path: Path) -> None:
+    with path.open("a") as file:
+        file.write("x")
 
 
 def _break_once(course) -> None:

@@ -52,6 +52,9 @@ class Point:
     def move_action(self, position_m, quat_xyzw, gripper) -> np.ndarray:
         return np.array([position_m[0] - self.x, gripper])
 
+    def move_error(self, position_m, quat_xyzw) -> tuple[float, float]:
+        return abs(float(position_m[0]) - self.x), 0.0
+
     def observe(self, spec) -> dict[str, np.ndarray]:
         out = {"x": np.array(self.x)}
         for name in spec.cameras:

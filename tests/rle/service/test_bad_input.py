@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from rle.service import client as c
+from rle.service import frames
 from rle.service import protocol as p
 
 STILL = np.zeros(2)
@@ -23,14 +24,14 @@ def dial(broker):
     """A raw connection past its greeting."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.connect(broker.state["address"])
-    assert p.recv_frame(sock, p.MAX_REPLY_BYTES, idle_s=30.0)
+    assert frames.recv_frame(sock, p.MAX_REPLY_BYTES, idle_s=30.0)
     return sock
 
 
 def ask(sock, body):
     """The error that answers a body."""
-    p.send_frame(sock, body)
-    reply = p.recv_frame(sock, p.MAX_REPLY_BYTES, idle_s=30.0)
+    frames.send_frame(sock, body)
+    reply = frames.recv_frame(sock, p.MAX_REPLY_BYTES, idle_s=30.0)
     return msgspec.msgpack.decode(reply, type=p.Reply)
 
 
@@ -108,10 +109,10 @@ def test_a_frame_that_claims_gigabytes_ends_the_connection_with_a_reason(broker)
     with dial(broker) as sock:
         sock.sendall(struct.pack(">I", 0xFFFFFFFF))
         reply = msgspec.msgpack.decode(
-            p.recv_frame(sock, p.MAX_REPLY_BYTES, idle_s=30.0), type=p.Reply
+            frames.recv_frame(sock, p.MAX_REPLY_BYTES, idle_s=30.0), type=p.Reply
         )
         assert reply.kind == "bad_request" and "4294967295 bytes" in reply.message
-        assert p.recv_frame(sock, p.MAX_REPLY_BYTES, idle_s=30.0) is None
+        assert frames.recv_frame(sock, p.MAX_REPLY_BYTES, idle_s=30.0) is None
     with broker.connect() as sim:
         assert sim.fetch_status().live
 
@@ -120,7 +121,7 @@ def test_half_a_frame_ends_the_connection_at_its_deadline_and_not_the_session(br
     with dial(broker) as sock:
         sock.sendall(struct.pack(">I", 100) + b"half")
         reply = msgspec.msgpack.decode(
-            p.recv_frame(sock, p.MAX_REPLY_BYTES, idle_s=30.0), type=p.Reply
+            frames.recv_frame(sock, p.MAX_REPLY_BYTES, idle_s=30.0), type=p.Reply
         )
         assert reply.kind == "protocol" and "0.5 s" in reply.message
     with broker.connect() as sim:
@@ -132,7 +133,7 @@ def test_a_client_that_stops_reading_loses_its_connection_and_keeps_what_it_did(
     with dial(broker) as sock:
         for n in range(4):  # 786 kB each: more than the socket's buffers hold
             step = p.Step(request_id=f"s{n}", actions=p.to_array(np.zeros((1, 2))), observe=look)
-            p.send_frame(sock, p.encode(step))
+            frames.send_frame(sock, p.encode(step))
         with broker.connect() as sim:  # the lease comes free while the first client is still there
             used = sim.fetch_status().steps_used
             assert 1 <= used <= 4

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from rle.service import frames
 from rle.service import protocol as p
 
 REQUESTS = [
@@ -94,7 +95,7 @@ def test_a_long_frame_is_refused_before_it_is_read(pair):
     ours, theirs = pair
     theirs.sendall(struct.pack(">I", p.MAX_REQUEST_BYTES + 1))
     with pytest.raises(p.ProtocolError, match="at most"):
-        p.recv_frame(ours, p.MAX_REQUEST_BYTES)
+        frames.recv_frame(ours, p.MAX_REQUEST_BYTES)
 
 
 def test_a_frame_cut_in_the_middle_is_an_error_and_between_frames_is_not(pair):
@@ -102,30 +103,49 @@ def test_a_frame_cut_in_the_middle_is_an_error_and_between_frames_is_not(pair):
     theirs.sendall(struct.pack(">I", 10) + b"abc")
     theirs.close()
     with pytest.raises(p.ProtocolError, match="inside a frame"):
-        p.recv_frame(ours, 100)
+        frames.recv_frame(ours, 100)
     a, b = socket.socketpair()
     with a:
         b.close()
-        assert p.recv_frame(a, 100) is None
+        assert frames.recv_frame(a, 100) is None
+
+
+def test_a_silent_client_is_cut_off_at_the_deadline(pair):
+    ours, theirs = pair
+    theirs.sendall(struct.pack(">I", 10) + b"abc")
+    with pytest.raises(TimeoutError):
+        frames.recv_frame(ours, 100, frame_s=0.05)
 
 
 def test_a_dripping_client_is_cut_off_at_the_deadline(pair):
     ours, theirs = pair
-    theirs.sendall(struct.pack(">I", 10) + b"abc")
-    with pytest.raises(TimeoutError):
-        p.recv_frame(ours, 100, frame_s=0.05)
+    theirs.sendall(struct.pack(">I", 10_000))
+    cut_off = threading.Event()
+
+    def drip() -> None:
+        while not cut_off.wait(0.001):
+            theirs.send(b"x")
+
+    dripping = threading.Thread(target=drip)
+    dripping.start()
+    try:
+        with pytest.raises(TimeoutError):
+            frames.recv_frame(ours, 10_000, frame_s=0.05)
+    finally:
+        cut_off.set()
+        dripping.join()
 
 
 def test_a_reader_that_does_not_drain_is_given_up(pair):
     ours, _ = pair
     with pytest.raises(TimeoutError):
-        p.send_frame(ours, bytes(8 << 20), timeout_s=0.05)
+        frames.send_frame(ours, bytes(8 << 20), timeout_s=0.05)
 
 
 def test_large_frames_pass_in_pieces(pair):
     ours, theirs = pair
     body = bytes(range(256)) * 4096
-    sender = threading.Thread(target=p.send_frame, args=(theirs, body))
+    sender = threading.Thread(target=frames.send_frame, args=(theirs, body))
     sender.start()
-    assert p.recv_frame(ours, p.MAX_REPLY_BYTES) == body
+    assert frames.recv_frame(ours, p.MAX_REPLY_BYTES) == body
     sender.join()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from rle import gen
@@ -66,6 +67,11 @@ def test_ten_lines_move_the_robot_and_the_record_verifies(served, tmp_path):
     process.send_signal(signal.SIGINT)
     assert process.wait(120) == 0
     hand = re.search(r"--submission (\S+)", text).group(1)
+    last = (tmp_path / "out").read_text().splitlines()[-1]
+    assert last == (
+        f"the session is over, its record is sealed in {hand}; "
+        f"score it with: rle verify f03/tower --submission {hand}"
+    )
     out = tmp_path / "result"
     argv = [sys.executable, "-m", "verifier", "--task", "f03/tower", "--artifacts", hand]
     verify = subprocess.run(
@@ -77,6 +83,29 @@ def test_ten_lines_move_the_robot_and_the_record_verifies(served, tmp_path):
     assert (report.ledger.replay, report.ledger.differences) == ("match", [])
     assert report.metrics["interaction_steps"] == 20.0
     assert "replay_diverged" not in report.flags
+
+
+def test_the_service_ends_with_its_session_once_the_client_has_left(start):
+    broker = start("short", "nosync", "ends")
+    told = broker.root / "sealed"
+    with broker.connect() as sim:
+        sim.step(np.zeros((3, 2)))
+        assert not told.exists()
+        sim.finish()
+        end = time.monotonic() + START_S
+        while not told.exists():
+            assert time.monotonic() < end, "nobody was told of the seal"
+            time.sleep(0.02)
+        assert sim.fetch_status().phase == "finished" and broker.process.poll() is None
+    assert broker.process.wait(START_S) == 0
+    assert told.read_text() == "x"
+    assert broker.report().ok
+
+
+def test_a_service_that_is_stopped_seals_and_says_so_once(start):
+    broker = start("short", "nosync", "ends")
+    assert broker.stop() == 0
+    assert (broker.root / "sealed").read_text() == "x" and broker.report().ok
 
 
 def test_the_readme_shows_the_lines_that_are_tested():

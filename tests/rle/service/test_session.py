@@ -1,5 +1,7 @@
 """A session from the agent's side, with the point on a line: charging, refusals, endings, reopening."""
 
+import time
+
 import numpy as np
 import pytest
 from service_fake import Point, attempt, spec
@@ -119,9 +121,21 @@ def test_reset_keeps_what_is_used_and_move_goes_through_the_meter(opened):
     x0 = float(sim.observe()["x"])
     out = sim.move((x0 + 3.0, 0, 0), (0, 0, 0, 1), steps=4, observe=())
     assert float(out.observation["x"]) == pytest.approx(x0 + 3.0)
+    assert out.events == {"move_error_m": 0.0, "move_error_rad": 0.0}
     sim.reset()
     assert float(sim.observe()["x"]) == x0
     assert sim.status.steps_used == 5
+
+
+def test_a_move_that_does_not_arrive_says_how_far_off_it_is(opened):
+    sim = opened()
+    x0 = float(sim.observe()["x"])
+    out = sim.move((x0 + 3.25, 0, 0), (0, 0, 0, 1), steps=2)  # the point goes 1 m a step at most
+    assert out.events == {"move_error_m": pytest.approx(1.25, abs=1e-6), "move_error_rad": 0.0}
+    told = {event["name"] for event in sim.task_info()["events"]}
+    assert out.events.keys() <= told
+    still = spec(has_move=False)
+    assert not any(event.name in told for event in still.all_events)
 
 
 def test_an_id_is_used_once(opened, monkeypatch):
@@ -232,6 +246,23 @@ def test_the_clock_starts_with_the_first_charge(opened):
     assert sim.status.seconds_used == 0.0
     sim.step(STILL)
     assert sim.fetch_status().seconds_used >= 0.0 and sim.status.seconds_left <= 1000.0
+
+
+def test_the_status_keeps_its_totals_when_the_session_is_over(opened, monkeypatch):
+    sim = opened(attempt(trials=2))
+    clock = [time.monotonic()]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    for _ in range(2):
+        sim.step(np.tile(STILL, (3, 1)))
+        clock[0] += 20.0
+        sim.finish()
+    over = sim.fetch_status()
+    assert (over.phase, over.ended, over.live) == ("finished", "finished", False)
+    assert (over.steps_used, over.steps_left, over.trial_steps_used) == (6, 94, 3)
+    assert (over.trial, over.trials) == (1, 2)
+    clock[0] += 500.0
+    assert sim.fetch_status().seconds_used == over.seconds_used == pytest.approx(40.0)
+    assert report_of(sim).seconds_used == over.seconds_used
 
 
 def test_a_client_does_not_survive_a_fork(opened, monkeypatch):

@@ -13,8 +13,9 @@ from service_fake import Point, attempt, spec
 import rle
 from rle.commands.info import Gen
 from rle.errors import UserError
-from rle.service import client, embedded, manual, wheel
+from rle.service import client, embedded, manual
 from rle.service.adapter import EventKey
+from rle.service.deploy import wheel
 from rle.service.errors import ERRORS
 from rle.service.protocol import ErrorKind, Status
 
@@ -36,6 +37,7 @@ def test_the_wheel_holds_protocol_and_client_alone(tmp_path):
     names = zipfile.ZipFile(path).namelist()
     assert {n for n in names if n.startswith("rle_client/")} == {
         "rle_client/__init__.py",
+        "rle_client/frames.py",
         "rle_client/protocol.py",
         "rle_client/errors.py",
         "rle_client/client.py",

@@ -11,6 +11,8 @@ from pathlib import Path
 import rle
 
 NAME = "rle_client"
+MODULES = ("frames.py", "protocol.py", "errors.py", "client.py")
+"""Those of `rle/service/` that are the agent's too."""
 _INIT = '''"""Client of the metered simulator service: `rle_client.connect()`."""
 
 from rle_client.client import *  # noqa: F403
@@ -29,10 +31,11 @@ def sources(
         extra: More modules by name, e.g. {"f06/__init__.py": families/f06_pose/client.py}.
         renames: Module names of the project in those, and what they are called in the package.
     """
-    here = Path(__file__).parent
-    names = {"rle.service.protocol": f"{NAME}.protocol", **(renames or {})}
+    here = Path(__file__).parent.parent
+    shared = {f"rle.service.{name}": f"{NAME}.{name}" for name in ("frames", "protocol")}
+    names = {**shared, **(renames or {})}
     files = {"__init__.py": _INIT}
-    files |= {name: (here / name).read_text() for name in ("protocol.py", "errors.py", "client.py")}
+    files |= {name: (here / name).read_text() for name in MODULES}
     for name, path in (extra or {}).items():
         text = path.read_text()
         for ours, theirs in names.items():
