@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from rle.contracts import RecipeRun
-from rle.errors import InvalidSubmission
+from rle.errors import AGENT_MESSAGES, InvalidSubmission
 from rle.report import FamilyResult, Row
 from rle.seeds import Namespace, TrialStreams
 from rle.spec import Kind, Profile, TaskSpec
@@ -145,6 +145,20 @@ class TrialFault(Exception):
 
     def __reduce__(self):
         return (type(self), (self.ended, self.code, self.detail))
+
+
+def nonfinite(field: str, function: str, values: np.ndarray) -> TrialFault:
+    """The fault of an answer that holds a number which is none, with its first place.
+
+    Args:
+        field: Name of the array.
+        function: Name of the function that returned it.
+        values: What it returned; at least one is not finite.
+    """
+    first = np.argwhere(~np.isfinite(values))[0].tolist()
+    said = f"{field}{first or ''} of {function} is {values[tuple(first)]:g}"
+    text = f"{AGENT_MESSAGES['action.nonfinite']}; {said}"
+    return TrialFault("bad_action", "action.nonfinite", text)
 
 
 class VerifyContext(Protocol):
