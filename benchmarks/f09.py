@@ -8,7 +8,6 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.common import ratio  # noqa: E402
 from families.f09_gello import clearance, scene, task  # noqa: E402
 from families.f09_gello.dev import design_streams, evaluate_arm  # noqa: E402
 from families.f09_gello.devices.draws import draw  # noqa: E402
@@ -25,19 +25,7 @@ from families.f09_gello.spec import ARM_NAMES, CLEARANCE, PHYSICS, PROTOCOL  # n
 from rle.paths import assets_dir  # noqa: E402
 
 ARM = "franka"
-REPEATS = 15
 ORACLE = assets_dir() / "gello" / "oracle"
-
-
-def ratio(act: Callable[[], object], bare: Callable[[], object]) -> float:
-    """Best process times of two acts that take turns, so that other work on the machine meets them alike."""
-    best = [np.inf, np.inf]
-    for _ in range(REPEATS):
-        for k, one in enumerate((act, bare)):
-            start = time.process_time()
-            one()
-            best[k] = min(best[k], time.process_time() - start)
-    return best[0] / best[1]
 
 
 def bare_residual(model: mujoco.MjModel, poses: np.ndarray) -> None:

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from rle.contracts import RecipeRun
-from rle.errors import InvalidSubmission
+from rle.errors import AGENT_MESSAGES, InvalidSubmission
 from rle.report import FamilyResult, Row
 from rle.seeds import Namespace, TrialStreams
 from rle.spec import Kind, Profile, TaskSpec
@@ -147,6 +147,20 @@ class TrialFault(Exception):
         return (type(self), (self.ended, self.code, self.detail))
 
 
+def nonfinite(field: str, function: str, values: np.ndarray) -> TrialFault:
+    """The fault of an answer that holds a number which is none, with its first place.
+
+    Args:
+        field: Name of the array.
+        function: Name of the function that returned it.
+        values: What it returned; at least one is not finite.
+    """
+    first = np.argwhere(~np.isfinite(values))[0].tolist()
+    said = f"{field}{first or ''} of {function} is {values[tuple(first)]:g}"
+    text = f"{AGENT_MESSAGES['action.nonfinite']}; {said}"
+    return TrialFault("bad_action", "action.nonfinite", text)
+
+
 class VerifyContext(Protocol):
     """Everything a family may ask of the trusted side."""
 
@@ -185,6 +199,17 @@ class VerifyContext(Protocol):
         self, checked: Checked, trained: Trained, run: RecipeRun
     ) -> AbstractContextManager[Server]:
         """Starts the recipe as a server; leaving the context ends it. Raises InvalidSubmission."""
+        ...
+
+    def keep(self, trial: str, states: np.ndarray) -> None:
+        """Keeps the states that a trial went through for `media`, which then plays nothing again.
+
+        They stay until the run ends; a run without videos keeps nothing.
+        """
+        ...
+
+    def kept(self, trial: str) -> np.ndarray | None:
+        """What was kept of a trial, None if nothing."""
         ...
 
     def ledger(self) -> Any:

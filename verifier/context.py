@@ -49,6 +49,8 @@ class Settings:
     """`scored`: run the actions of a session record again and compare."""
     require_ledger_trust: str | None = None
     """Weakest accepted trust of a session record."""
+    states_folder: Path | None = None
+    """Where trials keep what their videos show; None: no videos will be drawn."""
 
 
 @dataclass
@@ -153,6 +155,18 @@ class Context:
         from verifier.ledger import read_ledger  # f01 to f03 only; needs the service package
 
         return read_ledger(self.settings)
+
+    def keep(self, trial: str, states: np.ndarray) -> None:
+        """See `rle.verify_api.VerifyContext.keep`."""
+        if self.settings.states_folder is not None:
+            np.save(self.settings.states_folder / f"{trial}.npy", states, allow_pickle=False)
+
+    def kept(self, trial: str) -> np.ndarray | None:
+        """See `rle.verify_api.VerifyContext.kept`."""
+        if self.settings.states_folder is None:
+            return None
+        path = self.settings.states_folder / f"{trial}.npy"
+        return np.load(path, allow_pickle=False) if path.is_file() else None
 
     def map_trials(
         self,

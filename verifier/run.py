@@ -44,6 +44,8 @@ from verifier.submission import Frozen, freeze
 EXIT_REWARD, EXIT_USAGE, EXIT_INFRASTRUCTURE, EXIT_ISOLATION, EXIT_INTERRUPTED = 0, 2, 3, 4, 130
 LOG_LIMIT_BYTES = 2**20
 """Largest `worker.log`."""
+SALT_PLACE = "SALT_FILE"
+"""Stands for the salt file in the command that a report shows: where it lies is nobody's business."""
 STOP_SIGNALS = media.STOP_SIGNALS
 DIVERGED = "replay_diverged"
 """Flag of a report whose recorded actions led elsewhere when they ran again."""
@@ -81,6 +83,8 @@ class Request:
         parts += ["--out", str(self.out)]
         for name, value in sorted(self.options.items()):
             parts += [f"--{name}", value]
+        if self.salt_file is not None:
+            parts += ["--salt-file", SALT_PLACE]
         if self.isolation != "strict":
             parts += ["--isolation", self.isolation]
         return shlex.join(parts)
@@ -160,8 +164,10 @@ class Run:
             )
 
     def _make_settings(self, salt: hidden.Salt, plan: Plan, frozen: Frozen) -> Settings:
-        logs = self._work / "logs"
+        logs, states = self._work / "logs", self._work / "states"
         logs.mkdir()
+        if self.request.media:
+            states.mkdir(mode=0o700)  # hidden draws show in them
         return Settings(
             task=self.task,
             submission=frozen,
@@ -173,6 +179,7 @@ class Run:
             partial=self.request.partial,
             replay=self.request.replay,
             require_ledger_trust=self.request.require_ledger_trust,
+            states_folder=states if self.request.media else None,
         )
 
     def _banner(self, salt: hidden.Salt, plan: Plan) -> None:

@@ -11,6 +11,8 @@ from families.f08_mobile_base.scene import Robot
 WINDOW_STEPS = round(spec.SUPPORT_WINDOW_S / spec.TIMESTEP_S)
 _LAGS = np.arange(0, WINDOW_STEPS, spec.SUPPORT_STRIDE)
 _THREE = np.arange(3)
+FEW = 128
+"""Contacts and forces that a recorder has room for at first."""
 
 
 @dataclass(frozen=True)
@@ -34,46 +36,63 @@ class Contacts:
 class Recorder:
     """Copies contacts and solver forces after every step; `take` reads what was copied.
 
+    The buffers stay and only grow: memory that is new at every step costs as much as the copying.
+
     Args:
         robot: Tells wheels, shelf and surroundings apart.
     """
 
     def __init__(self, robot: Robot) -> None:
         self._robot = robot
+        self._geom = np.empty((FEW, 2), dtype=np.int32)
+        self._address = np.empty(FEW, dtype=np.int32)
+        self._frame, self._pos, self._dist = np.empty((FEW, 9)), np.empty((FEW, 3)), np.empty(FEW)
+        self._force = np.empty(FEW)
         self._forget()
 
     def _forget(self) -> None:
-        self._geom: list[np.ndarray] = []
-        self._address: list[np.ndarray] = []
-        self._frame: list[np.ndarray] = []
-        self._pos: list[np.ndarray] = []
-        self._dist: list[np.ndarray] = []
-        self._force: list[np.ndarray] = []
+        self._contact_end: list[int] = [0]
+        self._force_end: list[int] = [0]
 
     def add(self, data: mujoco.MjData) -> None:
         """Copies the contacts of the last step."""
-        contact = data.contact
-        self._geom.append(contact.geom.copy())
-        self._address.append(contact.efc_address.copy())
-        self._frame.append(contact.frame.copy())
-        self._pos.append(contact.pos.copy())
-        self._dist.append(contact.dist.copy())
-        self._force.append(data.efc_force.copy())
+        contact, force = data.contact, data.efc_force
+        begin, first = self._contact_end[-1], self._force_end[-1]
+        end, last = begin + data.ncon, first + len(force)
+        if end > len(self._dist) or last > len(self._force):
+            self._grow(end, last)
+        self._geom[begin:end] = contact.geom
+        self._address[begin:end] = contact.efc_address
+        self._frame[begin:end] = contact.frame
+        self._pos[begin:end] = contact.pos
+        self._dist[begin:end] = contact.dist
+        self._force[first:last] = force
+        self._contact_end.append(end)
+        self._force_end.append(last)
+
+    def _grow(self, n_contacts: int, n_forces: int) -> None:
+        """Room for so many contacts and forces, and for as many again."""
+        for name in ("_geom", "_address", "_frame", "_pos", "_dist", "_force"):
+            old = getattr(self, name)
+            wanted = n_forces if name == "_force" else n_contacts
+            if wanted > len(old):
+                new = np.empty((2 * wanted, *old.shape[1:]), dtype=old.dtype)
+                new[: len(old)] = old
+                setattr(self, name, new)
 
     def take(self) -> Contacts:
         """Reads all steps since the last call, and forgets them."""
-        robot, n = self._robot, len(self._geom)
-        rows = np.array([len(force) for force in self._force])
-        step = np.repeat(np.arange(n), [len(geom) for geom in self._geom])
-        geom, address = np.concatenate(self._geom), np.concatenate(self._address)
+        robot, n, total = self._robot, len(self._contact_end) - 1, self._contact_end[-1]
+        step = np.repeat(np.arange(n), np.diff(self._contact_end))
+        geom, address = self._geom[:total], self._address[:total]
         world = robot.is_world[geom]
         keep = (world[:, 0] != world[:, 1]) & (address >= 0)
-        first_row = np.concatenate([[0], np.cumsum(rows)])[step]
+        first_row = np.array(self._force_end)[step]
         geom, world, step = geom[keep], world[keep, 0], step[keep]
-        force = np.concatenate(self._force)[(first_row + address)[keep, None] + _THREE]
-        frame = np.concatenate(self._frame)[keep].reshape(-1, 3, 3)
-        points, normal = np.concatenate(self._pos)[keep], force[:, 0]
-        depth = -np.concatenate(self._dist).min(initial=0.0)
+        force = self._force[(first_row + address)[keep, None] + _THREE]
+        frame = self._frame[:total][keep].reshape(-1, 3, 3)
+        points, normal = self._pos[:total][keep], force[:, 0]
+        depth = -self._dist[:total].min(initial=0.0)
         self._forget()
         # MuJoCo's force acts on the second geom, along the normal from the first one.
         pushed = (force * np.where(world, 1.0, -1.0)[:, None])[:, None, :] @ frame

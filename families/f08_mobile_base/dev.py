@@ -9,13 +9,14 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
+import gymnasium
 import msgspec
 import numpy as np
 import tyro
 
-from families.f08_mobile_base import chassis, metrics, pictures, shelf, spec, task, verify
+from families.f08_mobile_base import chassis, metrics, pictures, scene, shelf, spec, task, verify
 from rle import seeds
 from rle.errors import UnknownName, UserError
 from rle.paths import output_folder
@@ -38,6 +39,9 @@ class DesignContext:
         seed = spec.DESIGN_SEEDS[int(ids[0])]
         key = seeds.trial_key("f08", spec.TASKS[0].draw_key, "design", seed)
         return seeds.stream(key, stream)
+
+    def keep(self, trial: str, states: np.ndarray) -> None:
+        """Nothing: no video is drawn here."""
 
     @contextlib.contextmanager
     def worker(self, profile: str, checked: Any, limits: Limits) -> Generator[Any]:
@@ -191,3 +195,56 @@ def _print_result(result: FamilyResult, only: str | None) -> None:
             lines.append(f"{cp:24s} {credit:5.3f} x {weight:5.3f}  {limiting[cp]}")
         lines.append(f"reward {result.score:.4f} (before the gate {result.raw_total:.4f})")
     print("\n".join(lines))  # noqa: T201
+
+
+class Preview(gymnasium.Env):
+    """A shelf trial to step by hand: actions are those of the submitted controller.
+
+    Args:
+        robot: From `shelf.make_robot`.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
+
+    def __init__(self, robot: scene.Robot) -> None:
+        self.model, self._robot = robot.model, robot
+        low, high = self.model.actuator_ctrlrange.T
+        box = gymnasium.spaces.Box
+        self.action_space = box(low, high, dtype=np.float64)
+        sizes = {"qpos": self.model.nq, "qvel": self.model.nv, "ctrl": self.model.nu, "target": 3}
+        self.observation_space = gymnasium.spaces.Dict(
+            {k: box(-np.inf, np.inf, (n,), np.float64) for k, n in sizes.items()}
+        )
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        super().reset(seed=seed)
+        index = int(self.np_random.integers(len(spec.TARGETS_M)))
+        self._target = np.array(spec.TARGETS_M[index])
+        self._data = self._robot.stowed(np.array(spec.SHELF_START_M))
+        self._trial = shelf.ShelfTrial(index, self._robot.payload_kg)
+        self._support, self._hold = shelf.Support(), shelf.Hold()
+        return self._observe(), {"claims": self._claims(np.inf), "target_index": index}
+
+    def step(self, action: np.ndarray):
+        low, high = self.model.actuator_ctrlrange.T
+        self._data.ctrl[:] = np.clip(shelf.checked_action(action, self.model.nu), low, high)
+        now = shelf.advance(self._robot, self._data, self._trial, self._support, self._target)
+        solved = self._hold.tick(float(self._data.time), now.is_good)
+        failed = self._trial.ended != "horizon"
+        late = self._data.time >= spec.SHELF_TRIAL_S - 1e-9
+        claims = self._claims(now.error_m) | {"solved": solved}
+        return self._observe(), float(solved), solved or failed, late, {"claims": claims}
+
+    def _observe(self) -> dict[str, np.ndarray]:
+        data = self._data
+        return {
+            "qpos": data.qpos.copy(), "qvel": data.qvel.copy(), "ctrl": data.ctrl.copy(),
+            "target": self._target.copy(),
+        }  # fmt: skip
+
+    def _claims(self, error_m: float) -> dict[str, bool]:
+        return {
+            "at_target": bool(error_m <= spec.SHELF_TOLERANCE_M),
+            "solved": False,
+            **{k: self._trial.ended == k for k in ("shelf_contact", "tilt", "wheels_lifted")},
+        }

@@ -10,9 +10,8 @@ import importlib.util
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-import gymnasium
 import mujoco
 import numpy as np
 
@@ -203,16 +202,13 @@ def checked_action(action: Any, nu: int) -> np.ndarray:
     return values
 
 
-def run_trial(
-    robot: Robot, controller: Controller, target_index: int, keep_frames: bool = False
-) -> ShelfTrial:
+def run_trial(robot: Robot, controller: Controller, target_index: int) -> ShelfTrial:
     """Runs one trial to success, a limit or the end of `SHELF_TRIAL_S`.
 
     Args:
         robot: From `make_robot`.
         controller: Fresh; asked once per control tick.
         target_index: 0 ... 11.
-        keep_frames: Also keep configurations for pictures.
     """
     model, data = robot.model, robot.stowed(np.array(spec.SHELF_START_M))
     trial = ShelfTrial(target_index, robot.payload_kg)
@@ -236,7 +232,7 @@ def run_trial(
             action = np.clip(checked_action(controller.act(obs), model.nu), low, high)
             digest.update(action.astype("<f8").tobytes())
             data.ctrl[:] = action
-            now = _advance(robot, data, trial, support, target)
+            now = advance(robot, data, trial, support, target)
             if tick % every == 0:
                 values = (
                     data.time, now.error_m, now.margin, trial.tilt_max_deg, now.shelf_n,
@@ -244,7 +240,7 @@ def run_trial(
                 )  # fmt: skip
                 for name, value in zip(series, values, strict=True):
                     series[name].append(round(float(value), 5))
-            if keep_frames and tick % shot == 0:
+            if tick % shot == 0:
                 trial.qpos.append(data.qpos.copy())
             if hold.tick(float(data.time), now.is_good):
                 trial.ended = "success"
@@ -277,12 +273,12 @@ class Tick(NamedTuple):
         return self.error_m <= spec.SHELF_TOLERANCE_M and self.margin > 0.0
 
 
-def _advance(
+def advance(
     robot: Robot, data: mujoco.MjData, trial: ShelfTrial, support: Support, target: np.ndarray
 ) -> Tick:
     """One control tick of physics; the first broken limit is written into the trial and ends the tick."""
     model, recorder = robot.model, Recorder(robot)
-    tool, centre, upright = np.empty((SUBSTEPS, 3)), np.empty((SUBSTEPS, 3)), np.empty(SUBSTEPS)
+    tool, centre, upright = (np.empty((SUBSTEPS, n)) for n in (3, 3, 1))
     seen = (data.site_xpos[robot.ee], data.subtree_com[robot.base], data.xmat[robot.base, 8:])
     for k in range(SUBSTEPS):
         guard.step(model, data, f"shelf target {trial.target_index}")
@@ -292,7 +288,7 @@ def _advance(
     guard.check(model, data, f"shelf target {trial.target_index}")
     touch = recorder.take()
     error_m = np.linalg.norm(tool - target, axis=1)
-    tilt_deg = np.degrees(np.arccos(np.minimum(1.0, upright)))
+    tilt_deg = np.degrees(np.arccos(np.minimum(1.0, upright[:, 0])))
     broken = {
         "shelf_contact": touch.shelf_n > spec.SHELF_FORCE_LIMIT_N,
         "tilt": tilt_deg > spec.TILT_LIMIT_DEG,
@@ -360,56 +356,3 @@ class LocalController:
                 f"{self._path} ended its own process at line {line_of(error)}; a controller returns from every "
                 "call, and the verifier counts a trial whose controller left as failed"
             ) from None
-
-
-class Preview(gymnasium.Env):
-    """A shelf trial to step by hand: actions are those of the submitted controller.
-
-    Args:
-        robot: From `make_robot`.
-    """
-
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
-
-    def __init__(self, robot: Robot) -> None:
-        self.model, self._robot = robot.model, robot
-        low, high = self.model.actuator_ctrlrange.T
-        box = gymnasium.spaces.Box
-        self.action_space = box(low, high, dtype=np.float64)
-        sizes = {"qpos": self.model.nq, "qvel": self.model.nv, "ctrl": self.model.nu, "target": 3}
-        self.observation_space = gymnasium.spaces.Dict(
-            {k: box(-np.inf, np.inf, (n,), np.float64) for k, n in sizes.items()}
-        )
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
-        super().reset(seed=seed)
-        index = int(self.np_random.integers(len(spec.TARGETS_M)))
-        self._target = np.array(spec.TARGETS_M[index])
-        self._data = self._robot.stowed(np.array(spec.SHELF_START_M))
-        self._trial = ShelfTrial(index, self._robot.payload_kg)
-        self._support, self._hold = Support(), Hold()
-        return self._observe(), {"claims": self._claims(np.inf), "target_index": index}
-
-    def step(self, action: np.ndarray):
-        low, high = self.model.actuator_ctrlrange.T
-        self._data.ctrl[:] = np.clip(checked_action(action, self.model.nu), low, high)
-        now = _advance(self._robot, self._data, self._trial, self._support, self._target)
-        solved = self._hold.tick(float(self._data.time), now.is_good)
-        failed = self._trial.ended != "horizon"
-        late = self._data.time >= spec.SHELF_TRIAL_S - 1e-9
-        claims = self._claims(now.error_m) | {"solved": solved}
-        return self._observe(), float(solved), solved or failed, late, {"claims": claims}
-
-    def _observe(self) -> dict[str, np.ndarray]:
-        data = self._data
-        return {
-            "qpos": data.qpos.copy(), "qvel": data.qvel.copy(), "ctrl": data.ctrl.copy(),
-            "target": self._target.copy(),
-        }  # fmt: skip
-
-    def _claims(self, error_m: float) -> dict[str, bool]:
-        return {
-            "at_target": bool(error_m <= spec.SHELF_TOLERANCE_M),
-            "solved": False,
-            **{k: self._trial.ended == k for k in ("shelf_contact", "tilt", "wheels_lifted")},
-        }

@@ -273,8 +273,14 @@ CAMERAS = {
     "integration": (115.0, -15.0, 3.0), "scenario": (130.0, -18.0, 2.6),
 }  # fmt: skip
 """Fixed views: azimuth deg, elevation deg, distance m. Source: ours."""
+PLAN_HEIGHT_M = 1.3
+"""Height of the picture in the view from above, which is a parallel projection. Source: ours."""
+FILM_FLOOR_M = 100.0
+"""Half side of the floor that a film shows; one without an edge takes two fifths of a frame. Source: measured."""
 SERIES_HZ = 10.0
 """Rate of the curves in the report. Source: ours."""
+SERIES_SSM_FLOOR_M = -0.05
+"""Least static margin that a curve shows: one further out, or without a contact, is as lost. Source: ours."""
 
 # ----------------------------------------------------------------------------------------- task
 

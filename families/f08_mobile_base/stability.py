@@ -96,7 +96,7 @@ def signed_distance(point_m: np.ndarray, corners_m: np.ndarray) -> np.ndarray:
     point = np.asarray(point_m, dtype=float)
     if len(corners_m) == 0:
         return np.full(point.shape[:-1], -np.inf)
-    edge = np.roll(corners_m, -1, axis=0) - corners_m
+    edge = np.concatenate([corners_m[1:], corners_m[:1]]) - corners_m
     offset = point[..., None, :] - corners_m
     length2 = np.maximum((edge**2).sum(axis=-1), 1e-18)
     along = np.clip((offset * edge).sum(axis=-1) / length2, 0.0, 1.0)

@@ -7,10 +7,8 @@ import functools
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import mujoco
 import numpy as np
-from scipy.optimize import least_squares
 
 from families.f08_mobile_base import battery, chassis, metrics, scene, shelf, spec, stability
 from rle.errors import InvalidSubmission, UnknownName
@@ -228,6 +226,8 @@ def reach_table(design: chassis.Chassis, arm: str, front_gap_m: float = 0.03) ->
     Returns:
         Shape (12,), m.
     """
+    from scipy.optimize import least_squares  # a score does not need it
+
     robot = shelf.make_robot(design, find_arm(arm), 0.0)
     model, data = robot.model, robot.stowed()
     data.qpos[0] = spec.SHELF_FACE_X_M - front_gap_m - (design.lower_m[0] + design.footprint_m[0])
@@ -302,7 +302,9 @@ def run_shelf(
     return shelf.run_trial(robot, shelf.LocalController(Path(controller_path)), target)
 
 
-def make_env(task: TaskSpec, arm: str = "panda", payload_kg: float = 1.0) -> gymnasium.Env:
-    """The preview: the starter chassis before the shelf; `reset(seed)` draws the target."""
+def make_env(task: TaskSpec, arm: str = "panda", payload_kg: float = 1.0):
+    """The Gymnasium preview: the starter chassis before the shelf; see `dev.Preview`."""
+    from families.f08_mobile_base.dev import Preview  # Gymnasium is not needed for a score
+
     design = load_chassis(assets_dir() / "f08" / "starter_robot.xml")
-    return shelf.Preview(shelf.make_robot(design, find_arm(arm), payload_kg))
+    return Preview(shelf.make_robot(design, find_arm(arm), payload_kg))

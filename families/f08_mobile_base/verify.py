@@ -25,7 +25,6 @@ from families.f08_mobile_base import (
 )
 from rle.errors import InvalidSubmission
 from rle.report import FamilyResult, Row, read_report
-from rle.sim.film import film_states
 from rle.verify_api import Checked, Limits, Trial, TrialFault, VerifyContext, Worker
 
 LIMITS = Limits(
@@ -127,7 +126,9 @@ def run_trial(ctx: VerifyContext, trial: Trial) -> Row:
     design, arm, test = unpack(trial)
     policy_s = 0.0
     if test in DRAWN_TESTS or test in ("equilibrium", "mecanum"):
-        row = scenario_row(trial, test, play_scenario(ctx, trial))
+        trace = play_scenario(ctx, trial)
+        ctx.keep(trial.id, trace.qpos)
+        row = scenario_row(trial, test, trace)
     elif test == "reach":
         simulated, kinematic = task.measure_reach(design, arm)
         row = Row(
@@ -136,6 +137,7 @@ def run_trial(ctx: VerifyContext, trial: Trial) -> Row:
         )  # fmt: skip
     else:
         result, policy_s = play_shelf(ctx, trial)
+        ctx.keep(trial.id, np.array(result.qpos))
         row = shelf_row(trial, result)
     return msgspec.structs.replace(row, wall_s=time.monotonic() - started_s, policy_s=policy_s)
 
@@ -148,16 +150,19 @@ def unpack(trial: Trial) -> tuple[chassis.Chassis, spec.Arm, str]:
 
 
 def play_scenario(ctx: VerifyContext, trial: Trial) -> battery.Trace:
-    """Runs a scenario with the draws of its stream, which are the same for every arm."""
+    """Runs a scenario."""
+    return battery.simulate(*prepare(ctx, trial))
+
+
+def prepare(ctx: VerifyContext, trial: Trial) -> tuple[scene.Robot, battery.Program]:
+    """Robot and program of a scenario with the draws of its stream, which are the same for every arm."""
     design, arm, test = unpack(trial)
     stream = test if test == "static" else f"dyn/{test}"
     rng = ctx.rng(stream, trial.index, namespace=trial.namespace)
-    return battery.simulate(*task.prepare(design, arm, test, rng))
+    return task.prepare(design, arm, test, rng)
 
 
-def play_shelf(
-    ctx: VerifyContext, trial: Trial, keep_frames: bool = False
-) -> tuple[shelf.ShelfTrial, float]:
+def play_shelf(ctx: VerifyContext, trial: Trial) -> tuple[shelf.ShelfTrial, float]:
     """Runs a shelf trial in a fresh worker; returns it and the time charged to the controller."""
     design, arm, test = unpack(trial)
     checked = trial.params["controller"]
@@ -173,7 +178,7 @@ def play_shelf(
             failed.ended, failed.detail = getattr(error, "ended", failed.ended), str(error)
             return failed, worker.wall_s
         robot = shelf.make_robot(design, arm, payload_kg)
-        result = shelf.run_trial(robot, _Remote(worker), trial.index, keep_frames)
+        result = shelf.run_trial(robot, _Remote(worker), trial.index)
         return result, worker.wall_s
 
 
@@ -266,7 +271,7 @@ def _series(trace: battery.Trace, test: str) -> dict[str, list[float]]:
         "min_wheel_load_n": load[picks].min(axis=1) if len(picks) else picks,
     }
     if test == "static":
-        curves["ssm_m"] = np.maximum(trace.static_margin_m(picks), -1.0)
+        curves["ssm_m"] = np.maximum(trace.static_margin_m(picks), spec.SERIES_SSM_FLOOR_M)
     elif test in spec.SCENARIOS and trace.n_steps:
         curves["fasm"] = trace.force_angle[picks]
     return {name: np.round(values, 4).tolist() for name, values in curves.items()}
@@ -379,29 +384,29 @@ def media(ctx: VerifyContext, folder: Path) -> None:
     checked = ctx.check("mjcf", chassis.CONTRACT)
     assert checked.canonical is not None
     design = chassis.inspect(chassis.read_canonical(checked.canonical))
-    controller, _ = check_controller(ctx)
     pictures.write_pictures(design, folder)
     pictures.plot_margins(design, rows, folder / "picture_margins.png")
-    params = {"robot_xml": checked.canonical.decode(), "controller": controller}
+    params = {"robot_xml": checked.canonical.decode(), "controller": None}
     wanted = set(pictures.filmed(rows, is_quick(ctx)))
     for trial in trials(params):
-        if trial.id in wanted:
-            film(ctx, trial, folder / f"{trial.id}.mp4")
+        states = ctx.kept(trial.id) if trial.id in wanted else None
+        if states is not None and len(states):
+            film(ctx, trial, states, folder / f"{trial.id}.mp4")
 
 
-def film(ctx: VerifyContext, trial: Trial, path: Path) -> None:
-    """Runs a scenario or shelf trial again and writes its video."""
+def film(ctx: VerifyContext, trial: Trial, states: np.ndarray, path: Path) -> None:
+    """Writes the video of a trial from the states that it went through, shape (T, nq)."""
+    from rle.sim.film import film_states  # needs a renderer, which a score does not
+
     design, arm, test = unpack(trial)
     if test in SHELF_TESTS:
-        result, _ = play_shelf(ctx, trial, keep_frames=True)
         model = shelf.make_robot(design, arm, SHELF_TESTS[test]).model
-        states, view = np.array(result.qpos), pictures.follow(model, "integration")
-        if trial.index == 0 and test == FIRST_SHELF and result.qpos:
+        view = pictures.follow(model, "integration")
+        if trial.index == 0 and test == FIRST_SHELF:
             last = path.with_name(f"picture_{arm.name}_integration.png")
             pictures.write_last_frame(design, arm.name, SHELF_TESTS[test], states[-1], last)
     else:
-        trace = play_scenario(ctx, trial)
-        model, states = trace.robot.model, trace.qpos
+        model = prepare(ctx, trial)[0].model
         view = pictures.follow(model, "scenario")
-    if len(states):
-        film_states(path, model, states, spec.VIDEO_HZ, camera=view)
+    pictures.simplify_floor(model)
+    film_states(path, model, states, spec.VIDEO_HZ, camera=view)

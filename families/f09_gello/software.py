@@ -19,7 +19,7 @@ from families.f09_gello.task import probe_bounds
 from rle.contracts import Arg, ArraySpec, Function, PythonContract
 from rle.errors import AGENT_MESSAGES
 from rle.exits import exits_raise, line_of
-from rle.verify_api import Checked, Limits, TrialFault
+from rle.verify_api import Checked, Limits, TrialFault, nonfinite
 
 LIMITS = Limits(
     call_cap_s=SOFTWARE_LIMITS.call_s,
@@ -135,11 +135,15 @@ def freeze(
                 tables[tier] = {k: _rows(worker, tier, poses, bad) for k, poses in asked.items()}
                 faults += len(bad)
                 if bad:
-                    notes.append(f"{tier} trim: zeros stand for poses at which {bad[0]}")
+                    total = sum(len(poses) for poses in asked.values())
+                    notes.append(
+                        f"{tier} trim: zeros stand for {len(bad)} of {total} poses: {bad[0]}"
+                    )
     except TrialFault as fault:
         if fault.ended not in GONE:
             raise
-        notes.append(f"software absent: {fault.ended}")
+        said = f": {fault.detail}" if fault.detail else ""
+        notes.append(f"software absent: {fault.ended}{said}")
         return Answers(timed_out=fault.ended != "worker_died", notes=tuple(notes))
     return Answers(
         nominal=tables["nominal"],
@@ -262,7 +266,7 @@ class LocalTrim:
             expected = f"{' x '.join(map(str, shape))} finite numbers"
             raise _fault("action.shape", expected=expected, got=result.shape)
         if not np.isfinite(result).all():
-            raise _fault("action.nonfinite")
+            raise nonfinite(function.returns[0].name, name, result)
         return (result,)
 
     def _argument(self, arg: Arg, queue: list[np.ndarray]) -> Any:

@@ -105,6 +105,7 @@ class Runner:
 
     def _check(self):
         if f"{self._arm}/trim.py" not in self._ctx.submission.names():
+            self.notes.append(f"{self._arm}/trim.py is missing")
             return None
         try:
             return self._ctx.check("python", software.contract(self._arm))

@@ -11,7 +11,7 @@ import numpy as np
 
 from rle.contracts import ArraySpec, OnnxContract, PythonContract, TorchScriptContract
 from rle.errors import AGENT_MESSAGES, InvalidSubmission
-from rle.verify_api import Checked, Limits, TrialFault
+from rle.verify_api import Checked, Limits, TrialFault, nonfinite
 from verifier.box import wire
 from verifier.isolation.channel import ChannelTimeout, ProtocolFault
 from verifier.isolation.launch import LaunchSpec, Sandboxed, WorkerDied
@@ -215,10 +215,8 @@ class SubmissionWorker:
             raise TrialFault("worker_died", "ipc.frame") from None
         for number in call.floats:
             if not np.isfinite(results[number]).all():
-                field = call.outputs.specs[number]["name"]
                 shown = self._shown.get(name, name)
-                text = f"{AGENT_MESSAGES['action.nonfinite']}; {field} of {shown} is not"
-                raise TrialFault("bad_action", "action.nonfinite", text)
+                raise nonfinite(call.outputs.specs[number]["name"], shown, results[number])
         return tuple(results)
 
     def _call(
@@ -253,10 +251,10 @@ class SubmissionWorker:
             raise action_fault(payload)
         return payload
 
-    @staticmethod
-    def _timeout(cap_s: float, left_s: float) -> TrialFault:
+    def _timeout(self, cap_s: float, left_s: float) -> TrialFault:
         if left_s <= cap_s:
-            return TrialFault("timeout_total", "worker.time", "the total is used up")
+            total_s = self._limits.total_cap_s
+            return TrialFault("timeout_total", "worker.time", f"its {total_s:g} s are used up")
         return TrialFault("timeout_call", "worker.time", f"one call took over {cap_s:g} s")
 
     def _ended(self, error: WorkerDied | ProtocolFault) -> TrialFault:

@@ -138,14 +138,14 @@ def _fault(stock: Node, given: Node) -> tuple[str, str] | None:
         if shape != shape2:
             return f"type {shape}", f"type {shape2}"
         if not np.allclose(size, size2, rtol=0, atol=STRUCTURE.frame_tol_m):
-            return f"size {size}", f"size {size2}"
+            return f"size {_told(size)}", f"size {_told(size2)}"
         turned = _axis_angle_rad(quat, quat2) if shape != "box" else _angle_rad(quat, quat2)
     else:
         pos, pos2 = (np.array(n.numbers("pos", (0.0, 0.0, 0.0))) for n in (stock, given))
         turned = 0.0 if tag == "joint" else _angle_rad(orientation(stock), orientation(given))
     shift = float(np.linalg.norm(np.subtract(pos, pos2))) if len(pos) == len(pos2) else np.inf
     if shift > STRUCTURE.frame_tol_m:
-        return f"pos {tuple(pos)}", f"a place {shift * 1e3:.3g} mm off"
+        return f"pos {_told(pos)}", f"a place {shift * 1e3:.3g} mm off"
     if turned > STRUCTURE.frame_tol_rad:
         return "the stock orientation", f"one turned by {turned:.3g} rad"
     if tag == "joint":
@@ -156,7 +156,7 @@ def _fault(stock: Node, given: Node) -> tuple[str, str] | None:
         )
         a, b = stock.numbers(name, default), given.numbers(name, default)
         if len(a) != len(b) or not np.allclose(a, b, rtol=STRUCTURE.other_rtol):
-            return f"{name} {a}", f"{name} {b}"
+            return f"{name} {_told(a)}", f"{name} {_told(b)}"
     return None
 
 
@@ -166,14 +166,19 @@ def _joint_fault(stock: Node, given: Node) -> tuple[str, str] | None:
         return "type hinge", f"type {kind}"
     axis = np.array(given.numbers("axis", (0.0, 0.0, 1.0)))
     if len(axis) != 3 or not np.linalg.norm(axis) > 0:
-        return "axis 0 0 1", f"axis {tuple(axis)}"
+        return "axis 0 0 1", f"axis {_told(axis)}"
     axis = axis / np.linalg.norm(axis)
     if np.abs(axis - np.array(stock.numbers("axis"))).max() > STRUCTURE.axis_tol:
-        return "axis 0 0 1", f"axis {tuple(axis)}"
+        return "axis 0 0 1", f"axis {_told(axis)}"
     expected, found = stock.numbers("range"), given.numbers("range")
     if len(found) != 2 or not np.allclose(expected, found, rtol=STRUCTURE.other_rtol, atol=1e-6):
-        return f"range {expected}", f"range {found}"
+        return f"range {_told(expected)}", f"range {_told(found)}"
     return None
+
+
+def _told(numbers: Sequence[float] | np.ndarray) -> str:
+    """Numbers as they stand in a file, rounded for reading."""
+    return " ".join(f"{number:.6g}" for number in numbers)
 
 
 def _angle_rad(a: np.ndarray, b: np.ndarray) -> float:
@@ -317,15 +322,16 @@ def check_part(part: Part, meshes: Mapping[str, Mesh]) -> None:
         ValueError: Names the rule, the value and the limit.
     """
     rules, density = PART_RULES, part.density_kg_m3
+    least, most = rules.fill_density_kg_m3
     if part.is_metal:
         tol = rules.metal_density_tol
-        if not any(abs(density - metal) <= tol * metal for metal in rules.metal_density_kg_m3):
-            raise ValueError(
-                f"density {density:g} kg/m^3; metal is {rules.metal_density_kg_m3} +-{tol:.1%}"
-            )
-    elif not rules.fill_density_kg_m3[0] <= density <= rules.fill_density_kg_m3[1]:
+        metals = rules.metal_density_kg_m3
+        if not any(abs(density - metal) <= tol * metal for metal in metals):
+            allowed = " or ".join(f"{metal:g}" for metal in metals)
+            raise ValueError(f"density {density:g} kg/m^3; metal has {allowed} within {tol:.1%}")
+    elif not least <= density <= most:
         raise ValueError(
-            f"density {density:g} kg/m^3; printed parts have {rules.fill_density_kg_m3}"
+            f"density {density:g} kg/m^3; printed parts have {least:g} to {most:g} kg/m^3"
         )
     volume = volume_m3(part, meshes)
     if volume > rules.geom_volume_max_m3:

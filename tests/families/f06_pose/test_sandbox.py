@@ -75,7 +75,7 @@ def answers(tmp_path, monkeypatch, slug: str, text: str, **more):
         ),
         (estimator("return 0.0, 0.0, 0.0"), r"no \(x, y, theta, shape_id\): .*got 3 values"),
         (estimator("return None"), r"no \(x, y, theta, shape_id\): .*NoneType"),
-        (estimator("return 0.0, np.nan, 0.0, 1"), r"no \(x, y, theta, shape_id\): expected finite numbers; y of update is not"),
+        (estimator("return 0.0, np.nan, 0.0, 1"), r"no \(x, y, theta, shape_id\): expected finite numbers; y of update is nan"),
         (estimator("return 0.0, 0.0, 0.0, True"), "shape_id as an integer, got bool"),
         (estimator("return 0.0, 0.0, 0.0, 1.0"), "shape_id as an integer, got float"),
         (estimator("return 0.0, 0.0, 0.0, 3"), "shape_id is 3, not 0, 1 or 2"),

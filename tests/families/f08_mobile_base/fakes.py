@@ -34,6 +34,7 @@ class FakeContext:
     asked: list[str] = field(default_factory=list)
     salt: bytes = seeds.PRACTICE_SALT
     options: dict[str, str] = field(default_factory=dict)
+    states: dict[str, np.ndarray] = field(default_factory=dict)
 
     def check(self, kind: str, contract: msgspec.Struct) -> Checked:
         path = spec.ROBOT_XML if kind == "mjcf" else spec.CONTROLLER_PY
@@ -51,6 +52,12 @@ class FakeContext:
         self.asked.append(f"{namespace}/{stream}/{ids[0]}")
         key = seeds.trial_key("f08", "mobile-base", namespace, ids[0], self.salt)
         return seeds.stream(key, stream)
+
+    def keep(self, trial: str, states: np.ndarray) -> None:
+        self.states[trial] = states
+
+    def kept(self, trial: str) -> np.ndarray | None:
+        return self.states.get(trial)
 
     @contextlib.contextmanager
     def worker(self, profile: str, checked: Checked, limits: Limits):

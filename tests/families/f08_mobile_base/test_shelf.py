@@ -66,7 +66,7 @@ def advance(robot, error_m: float = 0.0, shelf_n: float = 0.0, monkeypatch=None)
     data = robot.stowed(np.array(spec.SHELF_START_M))
     trial, support = shelf.ShelfTrial(0, 1.0), shelf.Support()
     for _ in range(10):  # it starts 4 mm above the floor
-        shelf._advance(robot, data, trial, support, np.full(3, 9.0))
+        shelf.advance(robot, data, trial, support, np.full(3, 9.0))
     target = data.site_xpos[robot.ee] + (error_m, 0.0, 0.0)
     if monkeypatch is not None:
         real = contacts.Recorder.take
@@ -78,7 +78,7 @@ def advance(robot, error_m: float = 0.0, shelf_n: float = 0.0, monkeypatch=None)
             return dataclasses.replace(taken, shelf_n=force, shelf_geom=np.zeros(len(force), int))
 
         monkeypatch.setattr(contacts.Recorder, "take", touched)
-    now = shelf._advance(robot, data, trial, support, target)
+    now = shelf.advance(robot, data, trial, support, target)
     return trial, now.error_m, now.margin
 
 
@@ -101,7 +101,7 @@ def test_margin_is_known_near_the_target_only(robot):
 def test_target_tolerance(robot, monkeypatch, error_m, counts):
     """A tool held at this distance with a good margin succeeds or runs out of time."""
     monkeypatch.setattr(shelf, "TICKS", 60)
-    monkeypatch.setattr(shelf, "_advance", lambda robot, data, *rest: _tick(robot, data, error_m))
+    monkeypatch.setattr(shelf, "advance", lambda robot, data, *rest: _tick(robot, data, error_m))
     trial = shelf.run_trial(robot, Scripted(), 0)
     assert trial.ok is counts and trial.ended == ("success" if counts else "horizon")
 
@@ -252,7 +252,7 @@ def test_support_equals_the_whole_trace(robot):
 def test_oracle_holds_at_a_high_back_target():
     """The hardest kind of target for the shortest arm, end to end."""
     robot = shelf.make_robot(built(ORACLE), XARM7, 2.0)
-    trial = shelf.run_trial(robot, shelf.LocalController(ORACLE_CONTROLLER), 11, keep_frames=True)
+    trial = shelf.run_trial(robot, shelf.LocalController(ORACLE_CONTROLLER), 11)
     assert trial.ok, (trial.ended, trial.detail)
     assert trial.ee_err_m < 0.045 and trial.shelf_force_max_n == 0.0 and trial.tilt_max_deg < 1.0
     assert trial.min_fasm is not None and trial.min_fasm > 5.0

@@ -320,7 +320,7 @@ def test_one_real_scenario_makes_a_full_row():
     report_of(result)
     assert "N m rad of margin in test D1" in figures.sentence(row)
     names = {t.name for t in result.thresholds}
-    assert f"{row.id} xarm7 testD1 tracking" in names and "footprint x" in names
+    assert f"xarm7 testD1 tracking ({row.id})" in names and "footprint x" in names
 
 
 def test_every_row_has_a_sentence_and_films_are_few():

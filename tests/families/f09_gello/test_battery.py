@@ -89,6 +89,14 @@ def test_a_changed_stock_arm_and_broken_software(tmp_path):
     assert "body lead_link2" in texts and "ModuleNotFoundError at line 1" in texts
 
 
+def test_software_that_is_missing_is_told_by_its_path(tmp_path):
+    folder = submission(tmp_path, ASSETS / "springs", ["xarm7"])
+    (folder / "xarm7" / "trim.py").unlink()
+    runner = verify.Runner(FakeContext(folder), "xarm7")
+    assert runner.notes == ["xarm7/trim.py is missing"]
+    assert runner("", lambda worker: pytest.fail("nothing is started")) is software.ABSENT
+
+
 def test_arms_that_are_missing(tmp_path):
     with pytest.raises(InvalidSubmission, match=r"franka/lead.xml is missing"):
         verify.verify(FakeContext(tmp_path))

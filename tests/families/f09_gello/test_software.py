@@ -81,7 +81,7 @@ def test_probes_on_the_bound_and_beyond(tmp_path, excess, accepted):
     ("old", "new", "note"),
     [
         ("+ [lower])", ")", "plan_probe: expected 15 x 6 finite numbers, got shape (14, 6)"),
-        ("+ [lower])", "+ [lower * np.nan])", "plan_probe: expected finite numbers"),
+        ("+ [lower])", "+ [lower * np.nan])", "plan_probe: expected finite numbers; targets[14, 0] of plan_probe is nan"),
         ("assert len(probes) == 16", "assert len(probes) == 17", "adapt: the call raised AssertionError at line 7"),
         ("assert len(probes) == 16", "__import__('os')._exit(0)", "adapt: the call raised SystemExit at line 7"),
         ("assert len(probes) == 16", "__import__('sys').exit()", "adapt: the call raised SystemExit at line 7"),
@@ -102,15 +102,22 @@ def test_without_adaptation_the_nominal_trim_stands(tmp_path, old, new, note):
     assert answers.notes[0].startswith(note)
 
 
-def test_bad_rows_are_zeros_and_counted(tmp_path):
-    bad = GOOD.replace("lambda q: 0.1 * q", "lambda q: 0.1 * q if q[1] > 1.0 else [1.0]")
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        ("[1.0]", "expected 6 finite numbers, got shape (1,)"),
+        ("[1.0] * 5 + [np.inf]", "expected finite numbers; ff[5] of nominal is inf"),
+        ("1 / 0", "the call raised ZeroDivisionError at line 10"),
+    ],
+)
+def test_bad_rows_are_zeros_and_counted(tmp_path, answer, says):
+    bad = GOOD.replace("lambda q: 0.1 * q", f"lambda q: 0.1 * q if q[1] > 1.0 else {answer}")
     answers = frozen(tmp_path, bad)
     expected = sum(
         q[1] <= 1.0 for q in [*task.public_hold_configs("ur5e"), *task.trim_grid("ur5e")[:4]]
     )
     assert answers.faults == expected > 0
-    zeros = "zeros stand for poses at which expected 6 finite numbers, got shape (1,)"
-    assert answers.notes == (f"nominal trim: {zeros}",)
+    assert answers.notes == (f"nominal trim: zeros stand for {expected} of 7 poses: {says}",)
     low = task.public_hold_configs("ur5e")[:, 1] <= 1.0
     assert not answers.nominal["holds"][low].any() and answers.nominal["holds"][~low].any()
 
@@ -123,7 +130,7 @@ def test_bad_rows_are_zeros_and_counted(tmp_path):
 def test_a_worker_that_is_gone_leaves_no_software(tmp_path, ended, timed_out, after):
     answers = frozen(tmp_path, GOOD, lambda w: DyingWorker(w, after, ended))
     assert answers.best is None and answers.timed_out == timed_out
-    assert answers.notes[-1] == f"software absent: {ended}"
+    assert answers.notes[-1] == f"software absent: {ended}: the total is used up"
 
 
 def test_an_import_error_is_redacted_to_class_and_line(tmp_path):
