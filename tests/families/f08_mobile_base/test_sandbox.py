@@ -2,7 +2,7 @@
 
 import pytest
 
-from families.f08_mobile_base import verify
+from families.f08_mobile_base import spec, verify
 from rle.verify_api import Trial
 from tests.families.f08_mobile_base.designs import ORACLE
 from train_baselines.oracles.f08_frames import to_xml
@@ -50,4 +50,5 @@ def test_a_broken_rule_ends_the_trial_with_its_tick_and_reason(make_context, act
     assert (row.ended, row.score) == (ended, 0.0)
     ((at_s, told),) = row.events
     assert told.startswith("act, tick 2: ") and says in told
+    assert (row.policy_s >= spec.CONTROLLER_CALL_S) == (ended == "timeout_call")
     assert at_s == pytest.approx(0.04) and len(row.series["t_s"]) == 1
