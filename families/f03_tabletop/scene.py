@@ -186,6 +186,11 @@ def add_piece(spec: mujoco.MjSpec, piece: s.Piece, scale: float, pose: Pose2) ->
         case "wedge":
             mesh = spec.add_mesh(name=f"{piece.name}_mesh")
             mesh.uservert = wedge_vertices(*size).reshape(-1)
+            contact = s.WEDGE_CONTACT
+            fields |= {
+                "solref": contact.solref, "solimp": contact.solimp, "condim": contact.condim,
+                "solmix": s.WEDGE_SOLMIX, "gap": s.WEDGE_CONTACT_GAP_M,
+            }  # fmt: skip
             body.add_geom(type=GEOM.mjGEOM_MESH, meshname=mesh.name, **fields)
 
 

@@ -24,6 +24,7 @@ from families.f03_tabletop.scene import (
 from families.f03_tabletop.task import RobotTask, Settled, settle
 from rle.service.adapter import BadRequest, Evidence, ExtraOutcome, StepOutcome
 from rle.service.protocol import Scalar
+from rle.sim.contacts import touching
 from rle.sim.model import dof_addresses
 
 WRIST = {"wrist": "robot0_eye_in_hand"}
@@ -258,8 +259,7 @@ class Balance(RobotTask):
 
     def contents(self) -> Contents:
         """Cubes connected to each plate by contact."""
-        model, data = self.ready.model, self.ready.data
-        pairs = model.geom_bodyid[data.contact.geom[: data.ncon]]
+        pairs = self.ready.model.geom_bodyid[touching(self.ready.data)]
         pans: list[frozenset[int]] = []
         for pan in self._pans:
             found, queue = set(), [int(pan)]
@@ -318,7 +318,8 @@ class Balance(RobotTask):
     def _sense(self) -> None:
         """Draws the noise of this control step and refreshes what may be seen."""
         data = self.ready.data
-        cube_noise = self._noise.normal(scale=s.CUBE_NOISE_M, size=(s.CUBES, 3))
+        cube_noise = self._noise.normal(scale=s.POSITION_NOISE_M, size=(s.CUBES, 3))
+        pan_noise = self._noise.normal(scale=s.POSITION_NOISE_M, size=(2, 3))
         joint_noise = self._noise.normal(scale=s.JOINT_NOISE_RAD, size=7)
         loaded = frozenset().union(*self.contents())
         can_see_pans = self.is_locked or self.is_at_rest
@@ -331,7 +332,7 @@ class Balance(RobotTask):
                 + data.geom(f"{pan}_plate").xmat.reshape(3, 3)[:, 2] * s.BEAM.plate_thickness_m / 2
                 for pan in PANS
             ]
-            self._shown_pans = np.array(tops)
+            self._shown_pans = np.array(tops) + pan_noise
         self._shown_joint_noise = joint_noise
 
     def state(self) -> dict[str, np.ndarray]:

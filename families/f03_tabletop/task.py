@@ -24,6 +24,7 @@ from rle.service.adapter import (
 from rle.service.protocol import ObserveSpec, Scalar
 from rle.sim import guard
 from rle.sim.arm_control import rotation_of, rotation_vector
+from rle.sim.contacts import touching
 from rle.sim.model import dof_addresses, qpos_addresses
 from rle.sim.render import Frames
 from rle.sim.robosuite_robot import drive, pose_action
@@ -316,7 +317,7 @@ def read(scene: Scene, value: Callable[[str], float]) -> Reading:
     model, data = scene.model, scene.data
     mujoco.mj_forward(model, data)
     edges: set[tuple[str, str]] = set()
-    for geoms in data.contact.geom[: data.ncon]:
+    for geoms in touching(data):
         first, second = (
             TABLE if model.geom(g).name == TABLE else model.body(model.geom_bodyid[g]).name
             for g in geoms

@@ -4,6 +4,12 @@ import mujoco
 import numpy as np
 
 
+def touching(data: mujoco.MjData) -> np.ndarray:
+    """Pairs of geoms that touch; without those that are only found across a contact's gap. Shape (n, 2)."""
+    count = data.ncon
+    return data.contact.geom[:count][data.contact.exclude[:count] == 0]
+
+
 def forces_world_n(model: mujoco.MjModel, data: mujoco.MjData) -> np.ndarray:
     """Force that the second geom of each contact feels from the first. Shape (ncon, 3), N, world.
 

@@ -25,6 +25,7 @@ from rle.sim.arm_control import (
     quat_xyzw,
     rotation_vector,
 )
+from rle.sim.contacts import touching
 
 # robosuite sets MUJOCO_GL to egl unless it is osmesa or glx: `rle.sim` has chosen before. Its import
 # prints warnings about macro files and optional models, which concern nobody here. numba, which compiles
@@ -314,7 +315,7 @@ class RobosuiteRobot:
 
     def held(self) -> set[int]:
         """Ids of bodies that touch both pads."""
-        pairs = self._touching()
+        pairs = touching(self._require())
         pads = self._pad_of[pairs]
         if not pads.any():
             return set()
@@ -324,17 +325,12 @@ class RobosuiteRobot:
 
     def touched(self) -> set[int]:
         """Ids of bodies that touch any geom of the robot."""
-        pairs = self._touching()
+        pairs = touching(self._require())
         mine = self._is_mine[pairs]
         one = mine[:, 0] != mine[:, 1]
         if not one.any():
             return set()
         return set(self._body_of[pairs[one]][~mine[one]].tolist())
-
-    def _touching(self) -> np.ndarray:
-        """Pairs of geoms in contact. Shape (n, 2)."""
-        data = self._require()
-        return data.contact.geom[: data.ncon]
 
     def _yaw(self) -> float:
         if not self._is_mobile:

@@ -31,9 +31,12 @@ class Scale:
     def __init__(self, sim: Client) -> None:
         self.sim = sim
         self.arm = Arm(sim)
-        pans = sim.observe()["pan_positions"]
+        b = s.BEAM
+        plate_z = s.TABLE.top_z_m + b.pivot_z_m - b.pan_drop_m + b.plate_thickness_m / 2
         self.slots = {
-            (side, k): np.array([pans[side][0] + dx, pans[side][1], pans[side][2]])
+            (side, k): np.array(
+                [b.base_m[0] + dx, b.base_m[1] + (2 * side - 1) * b.beam_half_m[1], plate_z]
+            )
             for side in range(2)
             for k, dx in enumerate(SLOTS_X_M)
         }

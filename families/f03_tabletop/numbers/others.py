@@ -82,6 +82,12 @@ class TurnRules(Frozen):
 
 FORK = Fork()
 MECHANISM = Mechanism()
+LIFT_M = (
+    math.ceil(1000 * (math.sqrt(2.0) * MECHANISM.outer_m - (CUBE_START_M[2] - FORK.post_z_m[1])))
+    / 1000
+)
+"""Lift, in whole millimetres, from which a half clears the posts while it turns about a level axis: its corners sweep
+sqrt(2) times half the cube."""
 TURNS = TurnRules()
 CUBE_PAD_FRICTION = (2.0, 0.006, 0.0001)
 CUBE_PAD_CONDIM = 4

@@ -91,14 +91,19 @@ OMRON_KEYS = (
     ),
 )
 BALANCE_KEYS = (
-    *OMRON_KEYS,
+    ObservationKey(
+        name="joint_pos", shape=(7,), unit="rad",
+        help=f"arm joints, Gaussian noise sigma {t.JOINT_NOISE_RAD:g} rad",
+    ),
+    *(key for key in OMRON_KEYS if key.name != "joint_pos"),
     ObservationKey(
         name="cube_positions", shape=(t.CUBES, 3), unit="m",
-        help=f"cube centres in the world, Gaussian noise sigma {t.CUBE_NOISE_M:g} m",
+        help=f"cube centres in the world, Gaussian noise sigma {t.POSITION_NOISE_M:g} m; on a pan refreshed while locked or at rest",
     ),
     ObservationKey(
         name="pan_positions", shape=(2, 3), unit="m",
-        help="centres of the plates' tops, -y pan first; refreshed while locked or at rest",
+        help="centres of the plates' tops in the world, -y pan first; refreshed while locked or at rest, Gaussian noise sigma "
+        f"{t.POSITION_NOISE_M:g} m",
     ),
     ObservationKey(
         name="pan_at_rest", shape=(), unit="-", dtype="bool",
@@ -181,7 +186,7 @@ TABLETOP_FACTS = {
 
 BEAM_OP = ExtraOp(
     name="beam", cost=1, args=(ArgSpec(name="locked", type="bool"),),
-    help="locks (level over 20 steps) or releases the beam; the robot holds still for one step",
+    help=f"locks (level over {t.BEAM.lock_steps} steps) or releases the beam; the robot holds still for one step",
 )  # fmt: skip
 RECOVER_OP = ExtraOp(
     name="recover_drop", cost=1,

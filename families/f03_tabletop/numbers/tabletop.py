@@ -2,7 +2,7 @@
 
 import math
 
-from families.f03_tabletop.numbers.common import DENSITY_KG_M3, Frozen, Table
+from families.f03_tabletop.numbers.common import DENSITY_KG_M3, Contact, Frozen, Table
 
 TABLE = Table(size_m=(0.70, 1.60, 0.05), top_z_m=0.90)
 """Source: published."""
@@ -14,6 +14,11 @@ ELBOW_MOST_RAD = -0.8
 """Upper stop of the mobile robot's elbow. Source: ours. The Panda's own stop, -0.07, lies beyond the dead centre at
 -atan(0.0825/0.316) - atan(0.0825/0.384) = -0.467, where the wrist is farthest from the shoulder: an elbow that has
 passed it is held against its stop by whatever brings the hand back (measured). This one costs 10 mm of 0.72 m."""
+
+TOP_DOWN_REACH_M = 0.75
+"""From the base to the farthest top-down grasp at the table. Source: measured; a test compares."""
+BASE_CREEPS_BELOW = 0.3
+"""Base actions smaller than this hardly move it. Source: measured; a test compares."""
 
 
 class Field(Frozen):
@@ -76,6 +81,15 @@ def _cap(name: str, shape: str, size: tuple[float, ...], cap_m: float, rgba, **m
 
 WEDGE_DENSITY_KG_M3 = 300.0
 """Source: published."""
+WEDGE_CONTACT = Contact(solref=(0.006, 1.0), solimp=(0.95, 0.98, 0.001, 0.5, 2.0), condim=4)
+"""Contact of the wedges, which MuJoCo collides as meshes. Source: ours; they rest 20 um deep, above the collider's
+tolerance of 1 um. As hard as the other pieces, a wedge on any piece lost its contact for a step every few and was never
+quiet (0.0196 m/s = g x timestep, on all eight flat pieces)."""
+WEDGE_SOLMIX = 1000.0
+"""Weight of that contact against a partner's; frictions mix as everywhere."""
+WEDGE_CONTACT_GAP_M = 0.001
+"""Contacts of a wedge are looked for from this distance on, and bear from 0 on. Source: ours; without it now and then
+two of four contacts are found for a step, and a wedge at rest twitches with 0.014 m/s and 0.34 rad/s (measured)."""
 PIECES: tuple[Piece, ...] = (
     _box("cube_a", (0.032, 0.032, 0.032), (0.80, 0.20, 0.16, 1.0)),
     _box("cube_b", (0.026, 0.026, 0.026), (0.90, 0.55, 0.13, 1.0)),
@@ -98,6 +112,10 @@ PIECES: tuple[Piece, ...] = (
 )  # fmt: skip
 """The twelve tower pieces. Source: card, section 2."""
 PIECE_NAMES = tuple(piece.name for piece in PIECES)
+OPTIMUM_NOMINAL_M = sum(p.column_m for p in PIECES) + max(
+    p.cap_m for p in PIECES if p.column_m == 0.0
+)
+"""Height that scores 1 where every scale is 1: one column of all faces and the best cap."""
 SCALE_RANGE = (0.9, 1.1)
 """Uniform scale factor of each piece. Source: card."""
 TOWER_FRICTION = (0.95, 0.3, 0.1)
@@ -113,6 +131,7 @@ BLOCKS = 4
 BLOCK_HALF_M = (0.030, 0.060, 0.015)
 """Half sizes; the long side is along local y. Source: card."""
 BLOCK_LENGTH_M = 2 * BLOCK_HALF_M[1]
+BLOCK_MASS_KG = 8 * math.prod(BLOCK_HALF_M) * DENSITY_KG_M3
 BLOCK_FRICTION = (0.8, 0.3, 0.1)
 """Source: published."""
 BLOCK_RGBA = (0.82, 0.62, 0.38, 1.0)
@@ -194,8 +213,9 @@ class Beam(Frozen):
 
 MAT = Mat()
 BEAM = Beam()
-CUBE_NOISE_M = 0.001
-"""Sigma of the observed cube positions. Source: card."""
+POSITION_NOISE_M = 0.001
+"""Sigma of the observed positions of cubes and pans. Source: card for the cubes; ours for the pans: under lock the beam
+sags by 1e-4 rad under three cubes, and 3 um more on the heavy side (measured) would be read without a weighing."""
 JOINT_NOISE_RAD = 0.0002
 """Sigma of the observed joint positions in balance. Source: card."""
 WEIGHINGS_FREE = 2

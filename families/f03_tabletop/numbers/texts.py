@@ -1,6 +1,8 @@
 """The agent's instructions, generated from the numbers. They state every rule of scene, measurement and
 score; only the drawn instance is withheld."""
 
+import math
+
 from families.f03_tabletop.numbers import common as c
 from families.f03_tabletop.numbers import others as o
 from families.f03_tabletop.numbers import tabletop as t
@@ -18,8 +20,9 @@ _ATTEMPT = (
 )
 _RESET = "`reset()` costs 1 step and puts the same scene back; steps used stay used. "
 _ROBOT = (
-    "The robot is a Panda arm on a mobile base beside the table (top at z 0.90 m, x -0.35 to 0.35, y -0.80 to 0.80). "
-    "From its start it reaches about 0.75 m for top-down grasps; drive the base for more (values below about 0.3 "
+    f"The robot is a Panda arm on a mobile base beside the table (top at z {t.TABLE.top_z_m:.2f} m, x {-t.TABLE.half_m[0]:.2f} to "
+    f"{t.TABLE.half_m[0]:.2f}, y {-t.TABLE.half_m[1]:.2f} to {t.TABLE.half_m[1]:.2f}). "
+    f"From its start it reaches about {t.TOP_DOWN_REACH_M:g} m for top-down grasps; drive the base for more (values below about {t.BASE_CREEPS_BELOW:g} "
     "hardly move it; after a zero it coasts, by several centimetres from full speed). `move` drives the gripper site towards a world pose with base and torso still; as `quat_xyzw`, "
     "(0.7071, 0.7071, 0, 0) points the gripper straight down, fingers closing along y. "
     f"The hand covers about {c.MOVE_PACE_M:g} m in ten steps. For a target beyond reach it stretches as far as the elbow's stop lets "
@@ -49,12 +52,13 @@ TOWER = (
     + "\n\nSupported: connected to the table through contacts of pieces that are not excluded. Height h: highest point "
     "of a supported piece above the table. Score: clip(h / H, 0, 1), where H is the height of all flat faces stacked in "
     "one column (boxes, plates, upright cylinders and rod, with their drawn scales) plus the best cap (the tallest of "
-    "sphere, lying capsule, and wedges standing on their small leg face); nominally 0.546 m."
+    "sphere, lying capsule, and wedges standing on their small leg face); "
+    f"nominally {t.OPTIMUM_NOMINAL_M:g} m."
 )
 CANTILEVER = (
     "Stack four equal blocks so that one reaches as far as possible past an edge of the table. "
     + _ROBOT
-    + f"\n\nBlocks: {2 * t.BLOCK_HALF_M[0]:g} x {2 * t.BLOCK_HALF_M[1]:g} x {2 * t.BLOCK_HALF_M[2]:g} m, 0.216 kg; the long side "
+    + f"\n\nBlocks: {2 * t.BLOCK_HALF_M[0]:g} x {2 * t.BLOCK_HALF_M[1]:g} x {2 * t.BLOCK_HALF_M[2]:g} m, {t.BLOCK_MASS_KG:g} kg; the long side "
     f"(L = {t.BLOCK_LENGTH_M:g} m) is the one that counts.\n\n"
     + _ATTEMPT
     + _RESET
@@ -76,7 +80,7 @@ BALANCE = (
     f"{t.BEAM.lock_steps} steps; each costs 1 step, in which the robot holds still. Release is refused while the robot touches the balance or a cube "
     "on it; such a touch while it is released locks it at once. Once the beam is released and `pan_at_rest` is true (beam and pans slow "
     f"for {t.BEAM.rest_steps} steps since the release) the lower of `pan_positions` is the heavier; locked, the pans hang level whatever lies on them. The arm cannot weigh: a held cube's weight is compensated. "
-    "Cube positions are observed with 1 mm noise; what lies on the pans is refreshed only while the beam is locked or at rest.\n\n"
+    f"Positions of cubes and pans are observed with {1000 * t.POSITION_NOISE_M:g} mm noise; what lies on the pans is refreshed only while the beam is locked or at rest.\n\n"
     "A weighing is counted when the beam is released, or when the contents change while it is released, with pan contents "
     "(cubes connected to each plate by contact) that are not both empty and differ from the last counted pair. Loading under "
     "lock is free. Unequal counts are weighings too.\n\n"
@@ -88,17 +92,17 @@ BALANCE = (
     f"{t.WEIGHINGS_FREE}/w with w more."
 )
 POCKET_CUBE = (
-    "Solve a scrambled physical 64 mm 2x2x2 cube that stands on a fork between two fixed Panda arms, in few quarter turns. "
+    f"Solve a scrambled physical {2000 * o.MECHANISM.outer_m:g} mm 2x2x2 cube that stands on a fork between two fixed Panda arms, in few quarter turns. "
     "Actions of each arm are in its own base frame (`arm0_base_pos`, `arm0_base_quat` and so on give it).\n\n"
     f"The cube's centre starts at {o.CUBE_START_M}. A face is turned by gripping two halves and rolling one hand; lift at least "
-    "14 mm before turning about x, so that corners pass the fork. Centre the cube before each grip.\n\n"
+    f"{1000 * o.LIFT_M:g} mm before turning about x, so that corners pass the fork. Centre the cube before each grip.\n\n"
     + _ATTEMPT
     + "`reset()` gives the attempt up: score 0. "
     f"`call('recover_drop')` costs 1 step, is allowed only while the cube's centre is below z {o.TURNS.rescue_z_m:g} m and slower than "
     f"{o.TURNS.rescue_m_s:g} m/s, and puts the cube back upright in the last legal aligned state seen at or above that height, with both arms "
     "at their start; counted turns stay.\n\n"
-    f"Turns are read 100 times a second. Aligned: every cubie within {4:g} degrees of one of the 24 rotations (lost again only above "
-    f"{10:g} degrees). From one aligned legal state to the next: nothing changed counts 0, one face by 90 degrees 1, by 180 degrees 2, "
+    f"Turns are read {1 / (c.TIMESTEP_S * o.TURNS.check_every):g} times a second. Aligned: every cubie within {math.degrees(o.TURNS.align_rad):g} degrees of one of the 24 rotations (lost again only above "
+    f"{math.degrees(o.TURNS.lose_rad):g} degrees). From one aligned legal state to the next: nothing changed counts 0, one face by 90 degrees 1, by 180 degrees 2, "
     "anything else 1 and marks the run `unclassified`. Solved: all 24 stickers match under one rotation, the core above z "
     f"{o.TURNS.solved_z_m:g} m and slower than {o.TURNS.solved_lin_m_s:g} m/s and {o.TURNS.solved_ang_rad_s:g} rad/s, each cubie slower than "
     f"{o.TURNS.solved_ang_rad_s:g} rad/s, for {o.TURNS.solved_steps} control steps; hands may hold it. That ends the attempt.\n\n"
@@ -113,7 +117,7 @@ HIDDEN_COM = (
     "where the weight is.\n\n"
     f"For each box {c.HIDDEN_COM_STEPS:,} control steps, and {c.HIDDEN_COM_WALL_S:,} s of wall time in all. `call('submit', quadrant='A', trial=n)` answers "
     "box n for good and opens the next; it costs nothing and tells nothing. A box never answered is wrong.\n\n"
-    "Score: correct answers / 3."
+    f"Score: correct answers / {o.BOXES}."
 )
 INSTRUCTIONS = {
     "tower": TOWER,

@@ -6,7 +6,7 @@ import pytest
 
 from families.f03_tabletop import instances, metrics, tabletop, task
 from families.f03_tabletop import spec as s
-from tests.families.f03_tabletop.scenes import put, spread
+from tests.families.f03_tabletop.scenes import check_options, check_piece, check_table, put, spread
 
 pytestmark = pytest.mark.xdist_group("f03")
 GAP_M = 1e-4
@@ -36,13 +36,35 @@ def stack(adapter, names, x=0.1, y=0.55):
         z += pieces[name].rest_z_m
 
 
-def test_the_flat_stack_stands_and_is_measured(tower):
+def cap(tower, name, x=0.1, y=0.55):
+    """Stands a wedge on its small leg face on what is there, its centre of mass over (x, y)."""
+    long_m, short_m, _ = next(p.size_m for p in s.PIECES if p.name == name)
+    angle = math.pi / 2 + math.atan2(
+        short_m, long_m
+    )  # the long leg, at atan(short/long), turned down
+    model, data = tower.ready.model, tower.ready.data
+    top = max(tabletop.vertical_extent_m(model, data, f"{n}_geom")[1] for n in FLAT_STACK)
+    for z in (2.0, None):
+        if z is None:
+            low, _ = tabletop.vertical_extent_m(model, data, f"{name}_geom")
+            z = 2.0 - low + top + GAP_M
+        put(tower, name, (x, y, z), pitch_quat=(math.cos(angle / 2), 0.0, math.sin(angle / 2), 0.0))
+
+
+@pytest.mark.parametrize(("wedge", "score"), [(None, 0.8350), ("wedge_a", 1.0)])
+def test_the_flat_stack_stands_and_is_measured(tower, wedge, score):
     tower.reset()
     stack(tower, FLAT_STACK)
+    if wedge:
+        cap(tower, wedge)
+    names = tower.ready.robots[0].handles.joints
+    posture = [float(tower.ready.data.joint(n).qpos[0]) for n in names]
     evidence = tower.finish()
-    score = metrics.tower(evidence["height_m"], metrics.tower_optimum_m((1.0,) * 12))
-    assert score == pytest.approx(0.8350, abs=0.003)
-    assert evidence["pieces_supported"] == 12
+    got = metrics.tower(evidence["height_m"], metrics.tower_optimum_m((1.0,) * 12))
+    assert got == pytest.approx(score, abs=0.003)
+    assert evidence["pieces_supported"] == 12 and evidence["excluded"] == ""
+    assert evidence["settle_s"] == s.SETTLE_MIN_S, "quiet at once"
+    assert [float(tower.ready.data.joint(n).qpos[0]) for n in names] == posture, "held as it was"
 
 
 def test_nothing_done_is_the_rod_alone(tower):
@@ -86,22 +108,126 @@ def test_what_leans_on_the_robot_or_moves_carries_nothing(reason):
 
 @pytest.mark.parametrize("name", [p.name for p in s.PIECES])
 def test_the_start_rests_exactly_on_the_table(tower, name):
+    """Upright, flat, lying on the largest face; the table gives way by less than 0.2 mm."""
+    piece = next(p for p in s.PIECES if p.name == name)
+    height = piece.column_m or piece.cap_m
+    if piece.shape == "wedge":  # the altitude on the hypotenuse
+        height = piece.size_m[0] * piece.size_m[1] / math.hypot(*piece.size_m[:2])
     tower.reset()
     low, high = tabletop.vertical_extent_m(tower.ready.model, tower.ready.data, f"{name}_geom")
     assert low == pytest.approx(s.TABLE.top_z_m, abs=2e-4)
-    assert high - low == pytest.approx(2 * 0.5 * (high - low))
+    assert high - low == pytest.approx(height, abs=2e-5)
 
 
-def test_wedge_on_its_small_face_has_the_height_of_its_long_leg(tower):
-    # Lying on the hypotenuse, the long leg rises at asin(short/hypotenuse); standing it is vertical.
-    piece = next(p for p in s.PIECES if p.name == "wedge_a")
-    long_m, short_m, _ = piece.size_m
-    lean = math.atan2(short_m, long_m)
-    angle = -(math.pi / 2 - lean)
-    quat = (math.cos(angle / 2), 0.0, math.sin(angle / 2), 0.0)
+VOLUMES_M3 = {
+    "box": lambda a, b, c: 8 * a * b * c,
+    "cylinder": lambda r, h: 2 * math.pi * r**2 * h,
+    "sphere": lambda r: 4 / 3 * math.pi * r**3,
+    "capsule": lambda r, h: 2 * math.pi * r**2 * h + 4 / 3 * math.pi * r**3,
+    "wedge": lambda a, b, depth: a * b / 2 * depth,
+}
+
+
+@pytest.mark.parametrize("piece", s.PIECES, ids=lambda p: p.name)
+def test_a_piece_weighs_and_rubs_as_stated(tower, piece):
+    model = tower.ready.model
+    volume = VOLUMES_M3[piece.shape](*piece.size_m)
+    assert model.body(piece.name).mass[0] == pytest.approx(volume * piece.density_kg_m3)
+    rolls = piece.shape in ("sphere", "capsule")
+    friction = (*s.TOWER_FRICTION[:2], s.ROLLING_FRICTION) if rolls else s.TOWER_FRICTION
+    contact = s.WEDGE_CONTACT if piece.shape == "wedge" else s.PRIMITIVE_CONTACT
+    check_piece(model, piece.name, friction, s.ROLLING_CONDIM if rolls else 4, contact)
+
+
+def test_the_models_carry_options_table_and_robot(tower, cantilever):
+    for adapter in (tower, cantilever):
+        model, robot = adapter.ready.model, adapter.ready.robots[0]
+        check_options(model)
+        check_table(model, s.TABLE)
+        adapter.reset()
+        assert robot.action_dim == adapter.action_dim == 12
+        assert model.body(robot.handles.root_body).pos == pytest.approx(s.ROBOT_BASE_M)
+        torso = adapter.ready.data.joint(robot.handles.torso_joint).qpos[0]
+        assert torso == pytest.approx(s.TORSO_START_M, abs=1e-4)
+    for i in range(s.BLOCKS):
+        check_piece(cantilever.ready.model, f"block_{i}", s.BLOCK_FRICTION, 4)
+        mass = cantilever.ready.model.body(f"block_{i}").mass[0]
+        assert mass == pytest.approx(s.BLOCK_MASS_KG) == pytest.approx(0.216)
+
+
+@pytest.mark.parametrize(
+    ("name", "half_height"),
+    [
+        ("capsule", lambda c, sn: 0.018 + 0.030 * sn),  # its axis is along x
+        ("cyl_a", lambda c, sn: 0.041 * c + 0.026 * sn),
+        ("cube_a", lambda c, sn: 0.032 * (c + sn)),
+        ("plate_a", lambda c, sn: 0.010 * c + 0.035 * sn),
+        ("sphere", lambda c, sn: 0.030),
+    ],
+)
+def test_the_height_of_a_tilted_piece_is_exact(tower, name, half_height):
+    angle = 0.6
     tower.reset()
-    put(tower, "wedge_a", (0.1, 0.55, 1.2), pitch_quat=quat)
-    low, high = tabletop.vertical_extent_m(tower.ready.model, tower.ready.data, "wedge_a_geom")
+    put(tower, name, (0.1, 0.5, 1.3), pitch_quat=(math.cos(0.3), 0.0, math.sin(0.3), 0.0))
+    low, high = tabletop.vertical_extent_m(tower.ready.model, tower.ready.data, f"{name}_geom")
+    half = half_height(math.cos(angle), math.sin(angle))
+    assert (low, high) == pytest.approx((1.3 - half, 1.3 + half))
+
+
+class Clock:
+    """Stands for the held scene: counts its steps."""
+
+    steps = 0
+
+    def __init__(self, scene) -> None:
+        Clock.steps = 0
+
+    def step(self, count: int = 1) -> None:
+        Clock.steps += count
+
+
+@pytest.mark.parametrize(
+    ("moves_for_s", "settle_s", "reason"),
+    [
+        (0.0, 5.0, None),
+        (5.0, 5.5, None),
+        (12.2, 13.0, None),
+        (29.5, 30.0, None),
+        (99.0, 30.0, "moving"),
+    ],
+)
+def test_the_final_measurement_waits_for_quiet_and_reads_twice(
+    tower, monkeypatch, moves_for_s, settle_s, reason
+):
+    """5 s, then pieces of 0.5 s up to 30 s while the last 0.5 s was not quiet; read, 5 s, read."""
+    read_at: list[float] = []
+
+    def moving(_scene, hold, steps):
+        begun = Clock.steps * s.TIMESTEP_S
+        hold.step(steps)
+        return frozenset({"rod"} if begun < moves_for_s else ())
+
+    def seen(*_):
+        read_at.append(round(Clock.steps * s.TIMESTEP_S, 6))
+        on_robot = frozenset({"cube_a"} if len(read_at) == 1 else {"cube_b"})
+        return task.Reading(edges=frozenset(), on_robot=on_robot, values={})
+
+    monkeypatch.setattr(task, "HeldRobots", Clock)
+    monkeypatch.setattr(task, "_moving", moving)
+    monkeypatch.setattr(task, "read", seen)
+    settled = task.settle(tower.ready, lambda _: 0.0)
+    assert settled.settle_s == pytest.approx(settle_s)
+    assert read_at == pytest.approx([settle_s, settle_s + s.HOLD_S])
+    expected = {"cube_a": "touches_robot", "cube_b": "touches_robot"}
+    assert settled.excluded == expected | ({"rod": reason} if reason else {})
+
+
+@pytest.mark.parametrize("name", ["wedge_a", "wedge_b"])
+def test_wedge_on_its_small_face_has_the_height_of_its_long_leg(tower, name):
+    piece = next(p for p in s.PIECES if p.name == name)
+    tower.reset()
+    cap(tower, name)
+    low, high = tabletop.vertical_extent_m(tower.ready.model, tower.ready.data, f"{name}_geom")
     assert high - low == pytest.approx(piece.cap_m, abs=1e-6)
 
 
@@ -154,6 +280,18 @@ def test_known_stacks_stand_and_score(cantilever, blocks, score):
     evidence = cantilever.finish()
     assert metrics.cantilever(evidence["overhang_m"]) == pytest.approx(score, abs=0.003)
     assert evidence["blocks_supported"] == 4
+    creep = abs(evidence["overhang_second_m"] - evidence["overhang_first_m"])
+    assert creep < 0.0003 * s.BLOCK_LENGTH_M, "in 5 s"
+
+
+@pytest.mark.parametrize(
+    ("blocks", "factor"), [(HARMONIC, 0.995 / 0.97), (COUNTERWEIGHT, 0.97 / 0.9)]
+)
+def test_a_little_further_they_fall(cantilever, blocks, factor):
+    cantilever.reset()
+    lay(cantilever, [(beyond * factor, level) for beyond, level in blocks])
+    evidence = cantilever.finish()
+    assert metrics.cantilever(evidence["overhang_m"]) < 0.4 and evidence["blocks_supported"] == 2
 
 
 def test_nothing_done_reaches_nowhere(cantilever):
@@ -168,6 +306,16 @@ def test_a_diagonal_block_gains_nothing_from_its_corner(cantilever):
     put(cantilever, "block_0", (0.1, s.TABLE.half_m[1] - 0.02, z), yaw_rad=math.pi / 4)
     along = cantilever.overhang_m("block_0")
     assert along == pytest.approx(-0.02 + half[1] * math.cos(math.pi / 4), abs=1e-6)
+
+
+@pytest.mark.parametrize(("axis", "side"), [(0, 1), (0, -1), (1, 1), (1, -1)])
+def test_every_edge_of_the_table_counts(cantilever, axis, side):
+    """o = n . (c +- (L/2) y) - d, with the block's long side along the edge's normal."""
+    cantilever.reset()
+    centre = [0.0, 0.0, s.TABLE.top_z_m + s.BLOCK_HALF_M[2]]
+    centre[axis] = side * (s.TABLE.half_m[axis] - 0.05)
+    put(cantilever, "block_0", tuple(centre), yaw_rad=math.pi / 2 if axis == 0 else 0.0)
+    assert cantilever.overhang_m("block_0") == pytest.approx(-0.05 + s.BLOCK_LENGTH_M / 2)
 
 
 @pytest.mark.parametrize(("low", "counts"), [(0.8901, True), (0.8899, False)])
