@@ -104,7 +104,7 @@ def follow(model: mujoco.MjModel, name: str) -> Callable[[mujoco.MjData], mujoco
 
 
 def simplify_floor(model: mujoco.MjModel) -> None:
-    """Draws the floor up to `FILM_FLOOR_M` and flat sides undivided; contacts know nothing of it.
+    """Draws the floor up to `FILM_FLOOR_M` and flat sides undivided; contacts know nothing of that.
 
     Light falls evenly on a flat side here: both lights have parallel rays.
     """
@@ -119,6 +119,7 @@ def write_pictures(
     folder.mkdir(parents=True, exist_ok=True)
     for name in arms:
         robot = scene.compose(design, scene.find_arm(name))
+        simplify_floor(robot.model)
         data = robot.stowed()
         with Frames(robot.model, *spec.PICTURE_PX) as frames:
             for view in ("front", "side"):
@@ -169,6 +170,7 @@ def write_last_frame(
 ) -> None:
     """Writes the last state of a shelf trial as a picture."""
     robot = shelf.make_robot(design, scene.find_arm(arm), payload_kg)
+    simplify_floor(robot.model)
     data = mujoco.MjData(robot.model)
     data.qpos[:] = qpos
     mujoco.mj_forward(robot.model, data)

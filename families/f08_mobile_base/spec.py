@@ -276,7 +276,7 @@ CAMERAS = {
 PLAN_HEIGHT_M = 1.3
 """Height of the picture in the view from above, which is a parallel projection. Source: ours."""
 FILM_FLOOR_M = 100.0
-"""Half side of the floor that a film shows; one without an edge takes two fifths of a frame. Source: measured."""
+"""Half side of the floor that pictures show: one without an edge takes two fifths of a frame. Source: measured."""
 SERIES_HZ = 10.0
 """Rate of the curves in the report. Source: ours."""
 SERIES_SSM_FLOOR_M = -0.05

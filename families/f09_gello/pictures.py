@@ -7,7 +7,7 @@ from pathlib import Path
 import mujoco
 import numpy as np
 from matplotlib.figure import Figure
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont
 
 from families.f09_gello import scene, task
 from families.f09_gello.figures import TITLES, sentence
@@ -51,6 +51,8 @@ TABLE_RGBA = np.array([0.72, 0.70, 0.66, 1.0])
 COIL_RGBA = np.array([0.10, 0.45, 0.70, 1.0], dtype=np.float32)
 CENTRE_RGBA = np.array([0.84, 0.15, 0.16, 1.0])
 BLACK = (20, 20, 24)
+HEADLIGHT = (0.1, 0.1, 0.1), (0.0, 0.0, 0.0)
+"""Diffuse and specular light at the camera: looking down, more would bleach the table."""
 
 Feedforward = Callable[[Lead, np.ndarray], np.ndarray]
 """(arm, poses) -> nominal feedforward of the submission, N m."""
@@ -74,6 +76,7 @@ class Stage:
             name="table", type=mujoco.mjtGeom.mjGEOM_PLANE, size=(0.6, 0.6, 0.01),
             pos=(0, 0, CLEARANCE.table_z_m), rgba=TABLE_RGBA, contype=0, conaffinity=0,
         )  # fmt: skip
+        spec.visual.headlight.diffuse, spec.visual.headlight.specular = HEADLIGHT
         if (width_px, height_px) != STILL_PX:
             spec.visual.quality.offsamples = 0  # three quarters of a frame on a software renderer
         self.record, self.model = record, spec.compile()
@@ -134,7 +137,7 @@ def stills(lead: Lead, folder: Path) -> None:
             centre = stage.data.subtree_com[stage.model.body("lead_base").id]
             at = ", ".join(f"{100 * x:.1f}" for x in centre)
             text = f"{arm.name}, {view}   {device.mass_kg:.3f} kg without payload   centre of mass {at} cm"
-            ImageDraw.Draw(picture).text((10, 10), text, fill=BLACK)
+            ImageDraw.Draw(picture).text((10, 8), text, fill=BLACK, font=ImageFont.load_default(15))
             picture.save(folder / f"picture_{arm.name}_{view}.png")
     finally:
         stage.close()

@@ -40,6 +40,12 @@ def pictures(folder: Path, page_folder: Path) -> list[dict[str, str]]:
     return _images(folder, page_folder, "picture_", "")
 
 
+def gallery(folder: Path, page_folder: Path) -> str | None:
+    """Link to the family's own page of pictures and films, where it wrote one."""
+    page = folder / "media" / "index.html"
+    return href(page, page_folder) if page.is_file() else None
+
+
 def _images(folder: Path, page_folder: Path, prefix: str, before: str) -> list[dict[str, str]]:
     """Link, alternative text, and width and height in px of each, so that nothing jumps."""
     files = [f for base in _bases(folder) for f in sorted(base.glob(f"{prefix}*"))]

@@ -95,6 +95,7 @@ def context(report: Report, seed: bytes, folder: Path, page_folder: Path) -> dic
         "legend": _legend(report.rows, hooks),
         "caption": f"The trial as the verifier saw it{hooks.video_note}.",
         "pictures": media.pictures(folder, page_folder),
+        "gallery": media.gallery(folder, page_folder),
         "checks": _checks(report.thresholds),
         "native": sorted(report.metrics.items()),
         "facts": _facts(report),

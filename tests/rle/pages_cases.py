@@ -108,11 +108,14 @@ def pages() -> dict[str, Path]:
 
 
 def _media(out: Path) -> None:
-    """A poster and a camera image; the video itself is never loaded by a page that is only opened."""
+    """A poster, a camera image and a picture of other shapes than a film; the video itself is never
+    loaded by a page that is only opened. And the family's own page."""
     (out / "t00.mp4").write_bytes(b"not a film")
     Image.new("RGB", (64, 36), (40, 90, 60)).save(out / "t00.jpg")
-    Image.new("RGB", (64, 36), (90, 40, 60)).save(out / "t01_seen_7.4_s.png")
-    Image.new("RGB", (64, 36), (40, 60, 90)).save(out / "picture_front_view.png")
+    Image.new("RGB", (48, 48), (90, 40, 60)).save(out / "t01_seen_7.4_s.png")
+    Image.new("RGB", (64, 48), (40, 60, 90)).save(out / "picture_front_view.png")
+    (out / "media").mkdir()
+    (out / "media" / "index.html").write_text("<!doctype html><title>all</title>")
 
 
 def falling_row(**fields) -> Row:

@@ -189,8 +189,10 @@ def test_report_shows_worst_trial_first_with_sentence_and_media():
     assert scores == sorted(scores) and len(scores) == 8
     assert "Fell at" in source and "after a push" in source
     assert 'src="t00.mp4"' in source and 'poster="t00.jpg"' in source
-    # 64 x 36 pixels, shown 240 wide.
-    assert 't01_seen_7.4_s.png" alt="t01: 7.4 s" width="240" height="135"' in source
+    # 48 x 48 pixels, shown 240 wide.
+    assert 't01_seen_7.4_s.png" alt="t01: 7.4 s" width="240" height="240"' in source
+    assert '<a href="media/index.html">All pictures and films of this run</a>' in source
+    assert "All pictures and films" not in pages()["f04-sprint"].read_text()
 
 
 def test_pictures_of_a_submission_stand_on_both_pages():

@@ -1,5 +1,7 @@
 """Pages in headless Chromium: both widths, both schemes, silence, contrast, and life without JavaScript."""
 
+import time
+
 import pytest
 from chromium import BINARY, Chromium
 from pages_cases import RECORDED, folder, pages
@@ -91,6 +93,21 @@ def test_dark_is_dark_and_light_is_light(browser):
     assert browser.ask(background) == "rgb(255, 255, 255)"
     browser.open(pages()["index"], WIDE, dark=True)
     assert browser.ask(background) == "rgb(17, 20, 24)"
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_images_keep_their_shape_and_their_place(browser, width):
+    browser.open(pages()["f04-dance"], width)
+    shapes = """[...document.images].map((i) =>
+      [i.width / i.height, i.getAttribute("width") / i.getAttribute("height"), i.naturalWidth / i.naturalHeight])"""
+    browser.ask("[...document.images].forEach((i) => { i.loading = 'eager'; })")
+    while not browser.ask("[...document.images].every((i) => i.naturalWidth)"):
+        time.sleep(0.02)
+    found = browser.ask(shapes)
+    assert sorted({round(natural, 2) for _, _, natural in found}) == [1.0, 1.33]
+    for shown, reserved, natural in found:
+        assert shown == pytest.approx(natural, rel=0.02)
+        assert reserved == pytest.approx(natural, rel=0.02)
 
 
 @pytest.mark.parametrize("name", ["index", "f04-dance"])

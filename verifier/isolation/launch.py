@@ -260,6 +260,8 @@ class Sandboxed:
             raise WorkerDied(self._status()) from None
         except (ChannelTimeout, ProtocolFault):
             self.kill()
+            if charge:  # its clock is gone with it
+                self.wall_s += time.monotonic() - start_s
             raise
         if charge:
             self.wall_s += self._charge(time.monotonic() - written_s)

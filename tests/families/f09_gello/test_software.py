@@ -69,6 +69,15 @@ def test_a_trim_that_counts_calls_gains_nothing(tmp_path):
     assert answers.nominal["grid"][:, 0] == pytest.approx([0.04, 0.05, 0.06, 0.07])
 
 
+def test_a_trim_that_guesses_friction_is_a_feedforward_like_any_other(tmp_path):
+    guess = GOOD.replace("lambda q: 0.1 * q", "lambda q: 0.03 * np.sign(q)")
+    answers = frozen(tmp_path, guess)
+    assert np.array_equal(
+        answers.nominal["holds"], 0.03 * np.sign(task.public_hold_configs("ur5e"))
+    )
+    assert (answers.faults, answers.notes) == (0, ())
+
+
 @pytest.mark.parametrize(("excess", "accepted"), [(0.0, True), (1e-6, False)])
 def test_probes_on_the_bound_and_beyond(tmp_path, excess, accepted):
     answers = frozen(tmp_path, GOOD.replace("[lower, upper] * 7", f"[lower, upper + {excess}] * 7"))
