@@ -3,6 +3,7 @@
 import math
 
 import mujoco
+import numpy as np
 import pytest
 
 from families.f03_tabletop import instances
@@ -61,3 +62,16 @@ def check_piece(
     assert geom.solimp == pytest.approx(contact.solimp)
     first = int(model.joint(f"{name}_joint").dofadr[0])
     assert model.dof_damping[first : first + 6] == pytest.approx(s.FREE_JOINT_DAMPING)
+
+
+def check_camera(adapter, facts) -> tuple[np.ndarray, np.ndarray]:
+    """A camera is where the task says, looks there, and has the stated intrinsics; its position and axes."""
+    camera, model = adapter.ready.data.camera(facts["name"]), adapter.ready.model
+    assert camera.xpos == pytest.approx(facts["position_m"])
+    told = np.array(facts["rotation_columns_right_up_back"])
+    assert camera.xmat.reshape(3, 3) == pytest.approx(told, abs=1e-6)
+    assert model.camera(facts["name"]).fovy[0] == pytest.approx(facts["fovy_deg"])
+    half_px = np.tan(np.radians(facts["fovy_deg"]) / 2) * facts["focal_px_at_512"]
+    assert [half_px] * 2 == pytest.approx([s.IMAGE_PX / 2] * 2)
+    assert facts["centre_px_at_512"] == [s.IMAGE_PX / 2] * 2
+    return camera.xpos, told

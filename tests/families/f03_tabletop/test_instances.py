@@ -1,5 +1,7 @@
 """What is drawn: ranges, secrecy by salt, equal values on both sides, exact optima."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -52,15 +54,37 @@ def test_draws_stay_in_their_ranges():
 
 
 def test_ballast_can_be_read_by_lifting():
-    quadrants = set()
+    quadrants, shapes = set(), set()
     for trial in range(60):
         box = drawn("hidden-com", trial)
         assert np.sign(box.offset_m).tolist() == list(s.QUADRANTS[box.quadrant])
         mass = instances.total_mass_kg(box.shell_kg, box.ballast_kg)
         shift = np.abs(box.offset_m) * box.ballast_kg / mass
         assert (shift >= s.BALLAST.shift_m[0]).all() and (shift <= s.BALLAST.shift_m[1]).all()
+        for value, (low, high) in (
+            (box.shell_kg, s.BALLAST.shell_kg),
+            (box.ballast_kg, s.BALLAST.mass_kg),
+            *((abs(v), s.BALLAST.offset_m) for v in box.offset_m),
+        ):
+            assert low <= value <= high
+        assert box.ballast_half_m in s.BALLAST.half_sizes_m
         quadrants.add(box.quadrant)
-    assert quadrants == set("ABCD")
+        shapes.add(box.ballast_half_m)
+    assert quadrants == set("ABCD") and shapes == set(s.BALLAST.half_sizes_m)
+
+
+def test_boxes_of_a_session_are_drawn_one_by_one():
+    trios = {
+        tuple(drawn("hidden-com", i, salt=bytes([k])).quadrant for i in range(3)) for k in range(40)
+    }
+    assert len(trios) > 20, "of 64; one letter for all, or each letter once, would give 4 or 24"
+    assert any(len(set(trio)) < 3 for trio in trios) and any(len(set(trio)) == 3 for trio in trios)
+
+
+def test_pieces_lie_in_every_direction():
+    yaws = np.array([p.yaw_rad for trial in range(12) for p in drawn("tower", trial).poses])
+    counts, _ = np.histogram(yaws, bins=4, range=(-np.pi, np.pi))
+    assert counts.sum() == len(yaws) and counts.min() > len(yaws) / 8
 
 
 def test_scrambles_have_the_stated_optimum():
@@ -80,8 +104,29 @@ def test_scrambles_have_the_stated_optimum():
 
 def test_the_table_has_the_known_number_of_states_at_each_distance():
     # Quarter-turn distances of the 2x2x2 cube modulo rotations, a published table.
-    known = [1, 6, 27, 120, 534, 2256, 8969, 33058]
-    assert [len(level) for level in cube_solver._table()] == known
+    # All levels of it, 0 to 14, sum to 7! 3^6 states; 83 % of them are 10 to 12 turns away.
+    everywhere = [
+        1,
+        6,
+        27,
+        120,
+        534,
+        2256,
+        8969,
+        33058,
+        114149,
+        360508,
+        930588,
+        1350852,
+        782536,
+        90280,
+        276,
+    ]
+    assert sum(everywhere) == math.factorial(7) * 3**6 == 3_674_160
+    low, high = s.OPTIMUM_RANGE
+    assert sum(everywhere[low : high + 1]) / sum(everywhere) == pytest.approx(0.83, abs=0.005)
+    half = [len(level) for level in cube_solver._table()]
+    assert half == everywhere[: len(half)] and len(half) == 8
 
 
 def test_a_solution_solves_and_is_no_longer_than_the_scramble():

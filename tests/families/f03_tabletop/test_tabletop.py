@@ -152,7 +152,7 @@ def test_the_models_carry_options_table_and_robot(tower, cantilever):
     for i in range(s.BLOCKS):
         check_piece(cantilever.ready.model, f"block_{i}", s.BLOCK_FRICTION, 4)
         mass = cantilever.ready.model.body(f"block_{i}").mass[0]
-        assert mass == pytest.approx(s.BLOCK_MASS_KG) == pytest.approx(0.216)
+        assert mass == pytest.approx(s.BLOCK_MASS_KG) and mass == pytest.approx(0.216)
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,25 @@ def test_two_layers_before_alignment_are_unclassified():
     assert (counter.turns, counter.unclassified) == (1, 1)
 
 
+def test_an_aligned_state_that_no_turn_makes_is_not_counted():
+    # One corner twisted by 120 degrees about its diagonal: aligned, but the twists do not sum to 0 mod 3.
+    axis = cube.CORNERS[5] / np.sqrt(3.0)
+    quat, out = np.zeros(4), np.zeros(9)
+    mujoco.mju_axisAngle2Quat(quat, axis, np.radians(120.0))
+    mujoco.mju_quat2Mat(out, quat)
+    twisted = HOME.copy()
+    twisted[5] = out.reshape(3, 3)
+    state, angle = cube.nearest(relative(twisted))
+    assert angle < 1e-6 and not cube_solver.is_legal(state)
+    counter = cube.TurnCounter(cube_solver.SOLVED)
+    counter.see(relative(layer(HOME, 0, 1, 45.0)))
+    counter.see(relative(twisted))
+    assert counter.is_aligned and (counter.turns, counter.unclassified) == (0, 0)
+    counter.see(relative(layer(HOME, 0, 1, 45.0)))
+    counter.see(relative(layer(HOME, 0, 1, 90.0)))
+    assert (counter.turns, counter.unclassified) == (1, 0), "counted from the last legal state"
+
+
 def test_jitter_is_no_turn():
     counter = cube.TurnCounter(cube_solver.SOLVED)
     for angle in (3.0, 9.9, 3.0, 9.9, 0.0):

@@ -17,7 +17,7 @@ from rle.report import read_report
 from rle.seeds import PRACTICE_SALT
 from rle.service import embedded
 from rle.service.adapter import StepOutcome
-from rle.service.client import BadRequestError, StaleTrialError
+from rle.service.client import BadRequestError, StaleTrialError, WrongPhaseError
 from rle.service.course import Course, Profile
 from rle.service.record import SigningKey
 
@@ -33,6 +33,15 @@ EVIDENCE = {
     "f03/pocket-cube": {"solved": True, "turns": 24, "unclassified": 0, "recoveries": 0},
     "f03/hidden-com": {"touched": True},
 }
+COMMON = {
+    "reward", "quality", "task_score", "interaction_steps", "interaction_budget", "trials_total",
+    "trials_recorded", "trials_attempted", "ledger_ok", "infrastructure_failures",
+}  # fmt: skip
+ALL_OWN = {
+    "height_m", "optimum_m", "height_over_flat_stack", "pieces_supported", "settle_s", "overhang_m",
+    "overhang_blocks", "blocks_supported", "weighings", "heavy_on_mat", "others_on_mat", "solved", "optimal_qtm",
+    "actual_qtm", "unclassified_transitions", "recoveries", "correct", "submitted", "control_steps",
+}  # fmt: skip
 SALT = b"the salt of a campaign, at least 32 bytes"
 
 
@@ -109,11 +118,15 @@ def test_tower_scores_its_height_over_the_redrawn_optimum(tmp_path):
     assert flat["ledger_ok"] == 1.0 and flat["interaction_steps"] == 2.0 and flat["practice"] == 1.0
     assert report.ledger.trust == "practice"
     assert any("rod does not count: moving" in text for _, text in report.rows[0].events)
+    assert flat["optimum_m"] == pytest.approx(optimum)
+    stack = metrics.flat_stack_m(adapter.instance.scales)
+    assert flat["height_over_flat_stack"] == pytest.approx(0.3 / stack)
+    assert flat["task_score"] == pytest.approx(100 * flat["reward"]) and flat["settle_s"] == 5.0
+    assert report.rows[0].ended == "finished" and report.rows[0].metrics["control_steps"] == 2.0
 
 
 @pytest.mark.parametrize("task", ["f03/cantilever", "f03/balance", "f03/pocket-cube"])
 def test_other_tasks_take_their_evidence(task, tmp_path):
-    adapter = Answering(task)
     key = {"f03/balance": lambda i: str(i.heavy)}.get(task)
     from rle import seeds
 
@@ -128,7 +141,21 @@ def test_other_tasks_take_their_evidence(task, tmp_path):
         "f03/pocket-cube": metrics.pocket_cube(True, 24, getattr(instance, "optimum_qtm", 1), 0),
     }[task]
     assert flat["reward"] == pytest.approx(expected)
-    assert adapter.task == task
+    own = {
+        "f03/cantilever": {
+            "overhang_m": 0.1, "optimum_m": s.CANTILEVER_OPT_M, "overhang_blocks": 0.1 / s.BLOCK_LENGTH_M,
+            "blocks_supported": 4, "settle_s": 5.0,
+        },
+        "f03/balance": {"weighings": 3, "heavy_on_mat": 1, "others_on_mat": 0},
+        "f03/pocket-cube": {
+            "solved": 1, "optimal_qtm": getattr(instance, "optimum_qtm", 0), "actual_qtm": 24,
+            "unclassified_transitions": 0, "recoveries": 0,
+        },
+    }[task]  # fmt: skip
+    assert {name: flat[name] for name in own} == pytest.approx(own)
+    assert flat.keys() - own.keys() >= COMMON and not flat.keys() & (ALL_OWN - own.keys())
+    assert flat["interaction_budget"] == s.BUDGET_STEPS and flat["infrastructure_failures"] == 0.0
+    assert (flat["trials_recorded"], flat["trials_attempted"]) == (1.0, 1.0)
 
 
 def test_hidden_com_counts_answers_and_a_missing_one_is_wrong(tmp_path):
@@ -148,6 +175,9 @@ def test_hidden_com_counts_answers_and_a_missing_one_is_wrong(tmp_path):
     _, flat, report = grade("f03/hidden-com", tmp_path / "hand", tmp_path / "out")
     assert flat["reward"] == pytest.approx(1 / 3)
     assert (flat["correct"], flat["submitted"]) == (1.0, 2.0)
+    told = [(flat[f"trial_{i}_correct"], flat[f"trial_{i}_submitted"]) for i in range(3)]
+    assert told == [(1.0, 1.0), (0.0, 1.0), (0.0, 0.0)], "right, wrong, never answered"
+    assert (flat["trial_0_control_steps"], flat["control_steps"]) == (2.0, 2.0)
     assert not any(name in json.dumps(flat) for name in ("quadrant", "heavy_cube", "scramble"))
     assert report.outcome == "scored"
 
@@ -167,13 +197,24 @@ def test_a_closed_box_takes_no_second_answer(tmp_path):
     assert [a["quadrant"] for a in answers] == ["A", "C"]
 
 
-@pytest.mark.parametrize("answer", ["E", "a", 2])
-def test_an_answer_that_is_no_quadrant_is_refused(answer, tmp_path):
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("E", "quadrant is one of A, B, C, D"),
+        ("a", "quadrant is one of A, B, C, D"),
+        (2, "str is expected"),
+    ],
+)
+def test_an_answer_that_is_no_quadrant_is_refused(answer, told, tmp_path):
     spec = s.SESSIONS["f03/hidden-com"]
     with embedded.open(spec, folder=tmp_path, adapter=Answering("f03/hidden-com")) as sim:
-        with pytest.raises(BadRequestError, match="quadrant"):
+        with pytest.raises(BadRequestError, match=told):
             sim.call("submit", quadrant=answer)
         assert sim.status.trial == 0 and sim.status.live
+        with pytest.raises(WrongPhaseError, match="finish is not allowed"):
+            sim.finish()
+        assert sim.call("submit", quadrant="A").events == {}, "no feedback"
+        assert (sim.status.steps_used, sim.status.trial) == (0, 1)
 
 
 def test_a_reset_of_the_pocket_cube_gives_the_attempt_up(tmp_path):

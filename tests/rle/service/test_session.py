@@ -57,6 +57,7 @@ def test_a_batch_over_what_is_left_is_refused_whole(opened):
     assert caught.value.status.steps_used == 10
     sim.step(np.tile(STILL, (2, 1)))
     assert sim.status.ended == "budget" and sim.status.phase == "finished"
+    assert "x" in report_of(sim).trials[0].evidence, "measured as it stands"
 
 
 def test_nothing_is_charged_for_what_is_refused(opened):
@@ -66,6 +67,9 @@ def test_nothing_is_charged_for_what_is_refused(opened):
         (c.BadRequestError, r"actions\[1, 0\] is nan", lambda: sim.step([[0, 0], [np.nan, 0]])),
         (c.BadRequestError, "201 rows", lambda: sim.step(np.zeros((201, 2)))),
         (c.BadRequestError, "norm 2", lambda: sim.move((0, 0, 0), (0, 0, 0, 2))),
+        (c.BadRequestError, "norm 1.0011", lambda: sim.move((0, 0, 0), (0, 0, 0, 1.0011))),
+        (c.BadRequestError, "norm 0.9989", lambda: sim.move((0, 0, 0), (0, 0, 0.9989, 0))),
+        (c.BadRequestError, "finite", lambda: sim.move((0, 0, 0), (0, 0, np.nan, 1))),
         (c.BadRequestError, r"takes how \(str\)", lambda: sim.call("fault")),
         (c.BadRequestError, "str is expected", lambda: sim.call("fault", how=True)),
         (c.WrongPhaseError, "beam'.: beam is unknown; operations here", lambda: sim.call("beam")),
@@ -94,6 +98,7 @@ def test_what_means_the_same_is_taken(opened):
     one, several = sim.observe("front"), sim.observe(["front"])
     assert one["front_image"].shape == several["front_image"].shape == (64, 64, 3)
     assert sim.move(np.zeros(3), [0, 0, 0, 1], steps=np.int64(2)).executed == 2
+    assert sim.move(np.zeros(3), [0, 0, 0, 1.0009], steps=1).executed == 1
     assert "front_image" in sim.step([0, 0], observe="front").observation
     with pytest.raises(c.SimError):
         sim.call("fault", how=np.str_("raise"))
@@ -238,7 +243,8 @@ def test_wall_time_ends_the_attempt_without_a_client(opened):
     sim = opened(attempt(seconds=0.0))
     sim.session.tick()
     assert sim.status.ended == "wall_time"
-    assert report_of(sim).end_reason == "wall_time"
+    report = report_of(sim)
+    assert report.end_reason == "wall_time" and "x" in report.trials[0].evidence
 
 
 def test_the_clock_starts_with_the_first_charge(opened):

@@ -1,19 +1,22 @@
-"""Pocket cube and sealed boxes in physics: starts, secrecy before contact, mass properties, rescue rules."""
+"""Sealed boxes in physics: secrecy before contact, mass properties, how a lifted box hangs, failures of the scene."""
 
+import gymnasium
 import mujoco
 import numpy as np
 import pytest
 
-from families.f03_tabletop import cube, cube_solver, hidden_com, instances
+from families.f03_tabletop import hidden_com, instances
 from families.f03_tabletop import spec as s
 from families.f03_tabletop.task import make
+from families.f03_tabletop.verify import score_evidence
+from rle.envs.served import AdapterEnv
 from rle.errors import SimulationError
 from rle.service import embedded
-from rle.service.adapter import BadRequest
 from rle.service.client import SimError
 from rle.service.protocol import ObserveSpec
-from rle.service.worker import check_observation, checked_evidence
+from rle.service.worker import check_observation
 from rle.sim.arm_control import quat_xyzw
+from tests.families.f03_tabletop.scenes import check_camera, check_options, check_table
 
 pytestmark = pytest.mark.xdist_group("f03")
 
@@ -29,13 +32,6 @@ def box(quadrant: str, offset=(0.037, 0.037)) -> instances.BoxInstance:
 @pytest.fixture(scope="module")
 def hidden():
     return make("f03/hidden-com")
-
-
-@pytest.fixture(scope="module")
-def puzzle():
-    made = make("f03/pocket-cube")
-    made.open_instance(instances.CubeInstance(turns=("+z-90", "+x-90"), optimum_qtm=2))
-    return made
 
 
 def test_pictures_before_contact_are_the_same_bytes_for_every_quadrant(hidden):
@@ -62,6 +58,29 @@ def test_the_model_has_the_drawn_mass_properties(hidden):
     # Only the ballast is off the middle: x_com = m_b x_b / M, the bar's mass included.
     moment = body.mass[0] * body.ipos[:2]
     assert moment / total == pytest.approx(np.array([0.037, 0.037]) * 0.30 / total)
+    _, _, inertia = hidden_com.mass_properties(instance)
+    assert np.sort(body.inertia) == pytest.approx(np.linalg.eigvalsh(inertia))
+    check_options(model)
+    check_table(model, s.HIDDEN_TABLE)
+    assert model.geom("box_shell").friction[0] == s.BOX.friction
+    assert model.geom("handle_bar_geom").friction[0] == s.BOX.handle_friction
+    assert hidden.action_dim == 7 and len(hidden.ready.robots) == 1
+
+
+def test_letters_are_ink_in_their_quadrants(hidden):
+    hidden.open_instance(box("A"))
+    model = hidden.ready.model
+    dots: dict[str, list[np.ndarray]] = {}
+    for geom in map(model.geom, range(model.ngeom)):
+        if geom.name.startswith("letter_"):
+            assert geom.contype[0] == geom.conaffinity[0] == 0
+            dots.setdefault(geom.name.split("_")[1], []).append(geom.pos.copy())
+    assert dots.keys() == set("ABCD")
+    where = {"A": (-1, 1), "B": (1, 1), "C": (-1, -1), "D": (1, -1)}
+    for letter, places in dots.items():
+        middle = np.mean(places, axis=0)[:2]
+        assert middle == pytest.approx(0.039 * np.array(where[letter]), abs=0.005)
+    assert set(hidden.privileged()) == {hidden_com.BODY}
 
 
 @pytest.mark.parametrize("quadrant", ["A", "D"])
@@ -89,6 +108,23 @@ def test_a_lifted_box_hangs_with_its_centre_of_mass_below_the_bar(hidden, quadra
     assert np.sign(about_y) == np.sign(com[0]) and abs(about_y) > np.radians(3.0)
 
 
+def test_an_episode_is_worth_its_answer(hidden):
+    """The environment: reward 0 until the box is answered, then the score; nothing after it."""
+    env = AdapterEnv(s.SESSIONS["f03/hidden-com"], hidden, score_evidence)
+    rewards = []
+    for right in (True, False):
+        env.reset(seed=3)
+        _, reward, ended, _, _ = env.step(np.zeros(7))
+        assert (reward, ended) == (0.0, False)
+        truth = env.adapter.instance.quadrant
+        _, reward, ended, _, info = env.submit(truth if right else "ABCD".replace(truth, "")[0])
+        assert ended and info["ended"] == "submitted"
+        rewards.append(reward)
+        with pytest.raises(gymnasium.error.ResetNeeded):
+            env.step(np.zeros(7))
+    assert rewards == [1.0, 0.0]
+
+
 def test_mass_properties_in_the_limits():
     # A lone thin-walled box: the inertia of six plates, about its centre by symmetry.
     light = instances.BoxInstance(
@@ -105,105 +141,16 @@ def test_mass_properties_in_the_limits():
     assert shifted == pytest.approx(np.diag([18.0, 18.0, 0.0]))
 
 
-def test_the_cube_starts_scrambled_upright_and_still(puzzle):
-    puzzle.reset()
-    state = puzzle.privileged()
-    expected = cube_solver.apply(cube_solver.SOLVED, ["+z-90", "+x-90"])
-    canonical = cube_solver.canonical(state["state"].astype(np.uint8))
-    assert (canonical == cube_solver.canonical(expected)).all()
-    assert state[cube.CORE][:3] == pytest.approx(s.CUBE_START_M, abs=1e-3)
-    observed = puzzle.observe(ObserveSpec())
-    check_observation(observed, s.SESSIONS["f03/pocket-cube"], ObserveSpec())
-    assert observed["arm0_eef_pos"] == pytest.approx([-0.136, 0.0, 1.04], abs=2e-3)
-    assert observed["arm1_eef_pos"] == pytest.approx([0.136, 0.0, 1.04], abs=2e-3)
-    out = puzzle.step(np.zeros(14))
-    assert out.success is False and out.events == {"turns": 0, "unclassified": 0}
-    evidence = checked_evidence(puzzle.finish())
-    assert evidence == {"solved": False, "turns": 0, "unclassified": 0, "recoveries": 0}
-
-
-def test_no_renderer_exists_before_a_picture_is_asked_for(puzzle):
-    puzzle.reset()
-    puzzle.step(np.zeros(14))
-    puzzle.observe(ObserveSpec())
-    assert puzzle._frames is None
-
-
-def test_a_solve_must_hold_for_five_control_steps(puzzle):
-    puzzle.reset()
-    puzzle.counter = cube.TurnCounter(cube_solver.SOLVED)
-    puzzle._put_cube(cube_solver.SOLVED)
-    seen = [puzzle.step(np.zeros(14)).ended for _ in range(8)]
-    first = seen.index("success")
-    assert first >= s.TURNS.solved_steps - 1
-    assert puzzle.finish()["solved"] is True
-
-
-@pytest.mark.parametrize(("z", "allowed"), [(0.899, True), (0.901, False)])
-def test_rescue_height(puzzle, z, allowed, monkeypatch):
-    puzzle.reset()
-    puzzle.counter.turns = 3
-    monkeypatch.setattr(type(puzzle), "core_z_m", property(lambda self: z))
-    if not allowed:
-        with pytest.raises(BadRequest, match="below z 0.9"):
-            puzzle.extra("recover_drop", {})
-        return
-    out = puzzle.extra("recover_drop", {})
-    assert out.executed == 1 and puzzle.recoveries == 1
-    told = {**puzzle.step(np.zeros(14)).events, **out.events}
-    assert told.keys() == {event.name for event in s.SESSIONS["f03/pocket-cube"].all_events}
-    assert puzzle.counter.turns == 3, "counted turns stay"
-    assert puzzle.privileged()[cube.CORE][:3] == pytest.approx(s.CUBE_START_M, abs=1e-6)
-
-
-def test_the_cube_weighs_and_measures_what_the_spec_says(puzzle):
-    model = puzzle.ready.model
-    assert sum(model.body(name).mass[0] for name in cube.CUBIES) == pytest.approx(0.064)
-    assert model.body(cube.CORE).mass[0] == pytest.approx(s.MECHANISM.core_mass_kg)
-    size = model.geom("cubie_0_geom").size
-    assert 2 * size[0] == pytest.approx(s.MECHANISM.outer_m - s.MECHANISM.inner_m)
-    assert sum(model.geom(i).name.startswith("cubie_") and "sticker" in model.geom(i).name
-               for i in range(model.ngeom)) == 24  # fmt: skip
-
-
-def test_a_layer_turned_low_is_not_kept_by_the_rescue(puzzle, monkeypatch):
-    puzzle.reset()
-    monkeypatch.setattr(type(puzzle), "core_z_m", property(lambda self: 0.85))
-    puzzle._put_cube(cube_solver.SOLVED)  # as if turned by hand while it lies on the table
-    puzzle.step(np.zeros(14))
-    puzzle.extra("recover_drop", {})
-    state = cube_solver.canonical(puzzle.privileged()["state"].astype(np.uint8))
-    assert (state == cube_solver.canonical(puzzle._scramble)).all()
-
-
-def test_a_freed_layer_stops_within_five_degrees(puzzle):
-    # Dry friction takes E = n tau angle from n = 4 cubies; I = n (m (2 (l/2)^2 + l^2/6) + armature).
-    m, energy_j = s.MECHANISM, 3e-4
-    side = m.outer_m - m.inner_m
-    each = m.cubie_mass_kg * (2 * ((m.outer_m + m.inner_m) / 2) ** 2 + side**2 / 6) + m.armature
-    expected_rad = energy_j / (4 * m.frictionloss)
-    puzzle.reset()
-    puzzle._put_cube(cube_solver.SOLVED)
-    scene = puzzle.ready
-    inertia = scene.model.body(cube.CORE).inertia
-    light = inertia.copy()
-    inertia[:] = 1.0  # the core does not give way
-    upper = cube.CORNERS[:, 2] > 0
-    scene.data.qvel[puzzle._cubie_dofs[upper, 2]] = np.sqrt(2 * energy_j / (4 * each))
-    core = slice(puzzle._core_qpos, puzzle._core_qpos + 7)
-    rest = puzzle._cubie_qpos[~upper]
-    kept = scene.data.qpos[core].copy(), scene.data.qpos[rest].copy()
-    for _ in range(100):  # the lower half and the core are held
-        mujoco.mj_step(scene.model, scene.data)
-        scene.data.qpos[core], scene.data.qpos[rest] = kept
-        scene.data.qvel[puzzle._core_dof : puzzle._core_dof + 6] = 0.0
-        scene.data.qvel[puzzle._cubie_dofs[~upper]] = 0.0
-    mujoco.mj_forward(scene.model, scene.data)
-    inertia[:] = light
-    state, angle = cube.nearest(puzzle.relative_rotations())
-    assert (state == cube_solver.SOLVED).all()
-    assert angle == pytest.approx(expected_rad, rel=0.15) and angle < np.radians(5.0)
-    assert np.abs(scene.data.qvel[puzzle._cubie_dofs[upper]]).max() < 0.01
+def test_the_cameras_of_the_boxes_are_where_the_task_says(hidden):
+    hidden.open_instance(box("A"))
+    seen = {
+        facts["name"]: check_camera(hidden, facts)
+        for facts in s.SESSIONS["f03/hidden-com"].calibration["cameras"]
+    }
+    assert tuple(seen) == s.SESSIONS["f03/hidden-com"].cameras == ("workspace", "closeup", "top")
+    eye, axes = seen["top"]
+    assert eye == pytest.approx([0.03, 0.0, 1.71])
+    assert axes == pytest.approx(np.eye(3), abs=1e-9), "straight down, +y up in the picture"
 
 
 def test_physics_that_gives_up_ends_the_scene_and_not_the_session(hidden, monkeypatch):
