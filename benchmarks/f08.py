@@ -88,7 +88,7 @@ def main() -> None:
     )
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     rows = (
-        ("scenario loop, recorded, margins not yet read / bare mj_step", physics / bare, 1.15),
+        ("scenario loop, recorded, margins not yet read / bare mj_step", physics / bare, 1.4),
         ("scenario loop with margins / bare mj_step", scored / bare, 4.0),
         ("shelf loop without controller / bare mj_step", trial / bare_shelf, 3.5),
         ("static_margin, 36 azimuths / one kinematics", margin / one, 40.0),
