@@ -2,7 +2,7 @@
 
 import math
 
-from families.f03_tabletop.numbers.common import DENSITY_KG_M3, Contact, Frozen, Table
+from families.f03_tabletop.numbers.common import DENSITY_KG_M3, Frozen, Table
 
 TABLE = Table(size_m=(0.70, 1.60, 0.05), top_z_m=0.90)
 """Source: published."""
@@ -81,15 +81,6 @@ def _cap(name: str, shape: str, size: tuple[float, ...], cap_m: float, rgba, **m
 
 WEDGE_DENSITY_KG_M3 = 300.0
 """Source: published."""
-WEDGE_CONTACT = Contact(solref=(0.006, 1.0), solimp=(0.95, 0.98, 0.001, 0.5, 2.0), condim=4)
-"""Contact of the wedges, which MuJoCo collides as meshes. Source: ours; they rest 20 um deep, above the collider's
-tolerance of 1 um. As hard as the other pieces, a wedge on any piece lost its contact for a step every few and was never
-quiet (0.0196 m/s = g x timestep, on all eight flat pieces)."""
-WEDGE_SOLMIX = 1000.0
-"""Weight of that contact against a partner's; frictions mix as everywhere."""
-WEDGE_CONTACT_GAP_M = 0.001
-"""Contacts of a wedge are looked for from this distance on, and bear from 0 on. Source: ours; without it now and then
-two of four contacts are found for a step, and a wedge at rest twitches with 0.014 m/s and 0.34 rad/s (measured)."""
 PIECES: tuple[Piece, ...] = (
     _box("cube_a", (0.032, 0.032, 0.032), (0.80, 0.20, 0.16, 1.0)),
     _box("cube_b", (0.026, 0.026, 0.026), (0.90, 0.55, 0.13, 1.0)),

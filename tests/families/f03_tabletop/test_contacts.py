@@ -16,8 +16,15 @@ FLAT = tuple(p.name for p in s.PIECES if p.column_m > 0.0)
 COLUMNS = [
     *((base, wedge) for base in FLAT for wedge in WEDGES),
     *((None, wedge) for wedge in WEDGES),
+    *(
+        ("rod", "cyl_b"),
+        ("rod", "plate_a"),
+        ("cyl_a", "cyl_b"),
+        ("plate_b", "rod"),
+        ("cyl_b", "cube_c"),
+    ),
 ]
-"""What carries a wedge that stands on its small leg face; None: it lies on the table."""
+"""What stands on what, a wedge on its small leg face; None: it lies on the table."""
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +32,7 @@ def columns():
     """Every column on one table, drawn scales and yaws; model, data and the scale of each piece."""
     rng = np.random.default_rng(1)
     spec = scene.new_spec()
+    spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_NATIVECCD)  # as the tower's scene
     scene.add_table(spec, s.TABLE)
     pieces = {p.name: p for p in s.PIECES}
     placed, scales = [], {}
@@ -56,7 +64,7 @@ def columns():
     return model, data, scales
 
 
-def test_a_wedge_rests_on_every_face_that_carries_it(columns):
+def test_pieces_rest_on_every_face_that_carries_them(columns):
     """Fastest of each piece over 1 s, after 2 s: three quarters of the limits at most. A contact lost for one step is
     g x timestep = 0.0196 m/s, ten times the limit."""
     model, data, scales = columns
@@ -74,23 +82,23 @@ def test_a_wedge_rests_on_every_face_that_carries_it(columns):
         n: v.tolist() for n, v in zip(names, fastest.T, strict=True) if (v > 0.75 * limits).any()
     }
     assert restless == {}
-    for i, (base, wedge) in enumerate(COLUMNS):
-        low, _ = tabletop.vertical_extent_m(model, data, f"{wedge}_{i}_geom")
+    for i, (base, top) in enumerate(COLUMNS):
+        low, _ = tabletop.vertical_extent_m(model, data, f"{top}_{i}_geom")
         assert (low > s.TABLE.top_z_m + 0.01) is (base is not None), "it stands where it was put"
 
 
 def test_what_is_found_across_the_gap_does_not_touch(columns):
     model, data, _ = columns
     mujoco.mj_resetData(model, data)
-    name = f"wedge_b_{len(COLUMNS) - 1}"
+    name = f"wedge_b_{COLUMNS.index((None, WEDGES[1]))}"
     joint, geom = model.joint(f"{name}_joint"), model.geom(f"{name}_geom").id
     low, _ = _extent(model, data, name)
-    for above, touches in ((s.WEDGE_CONTACT_GAP_M / 2, False), (-1e-5, True)):
+    for above, touches in ((s.CONVEX_GAP_M / 2, False), (-1e-5, True)):
         data.qpos[joint.qposadr[0] + 2] += s.TABLE.top_z_m + above - low
         low, _ = _extent(model, data, name)
         assert geom in data.contact.geom[: data.ncon], "found"
         assert (geom in touching(data)) is touches
-    data.qpos[joint.qposadr[0] + 2] += s.WEDGE_CONTACT_GAP_M / 2
+    data.qpos[joint.qposadr[0] + 2] += s.CONVEX_GAP_M / 2
     mujoco.mj_step(model, data)
     falls = data.qvel[joint.dofadr[0] + 2]
     assert falls == pytest.approx(model.opt.gravity[2] * s.TIMESTEP_S), "nothing bears it there"

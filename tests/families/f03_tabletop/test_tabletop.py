@@ -2,6 +2,7 @@
 
 import math
 
+import mujoco
 import pytest
 
 from families.f03_tabletop import instances, metrics, tabletop, task
@@ -51,12 +52,16 @@ def cap(tower, name, x=0.1, y=0.55):
         put(tower, name, (x, y, z), pitch_quat=(math.cos(angle / 2), 0.0, math.sin(angle / 2), 0.0))
 
 
-@pytest.mark.parametrize(("wedge", "score"), [(None, 0.8350), ("wedge_a", 1.0)])
-def test_the_flat_stack_stands_and_is_measured(tower, wedge, score):
+@pytest.mark.parametrize(
+    ("wedge", "beside_m", "score"),
+    [(None, (0.0, 0.0), 0.8350), ("wedge_a", (0.0, 0.0), 1.0), ("wedge_a", (-5e-4, 3e-4), 1.0)],
+)
+def test_the_flat_stack_stands_and_is_measured(tower, wedge, beside_m, score):
+    """Also where MuJoCo's native convex collider, for one step, saw the rod 39 mm deep in its plate: that cap beside the middle."""
     tower.reset()
     stack(tower, FLAT_STACK)
     if wedge:
-        cap(tower, wedge)
+        cap(tower, wedge, 0.1 + beside_m[0], 0.55 + beside_m[1])
     names = tower.ready.robots[0].handles.joints
     posture = [float(tower.ready.data.joint(n).qpos[0]) for n in names]
     evidence = tower.finish()
@@ -135,11 +140,12 @@ def test_a_piece_weighs_and_rubs_as_stated(tower, piece):
     assert model.body(piece.name).mass[0] == pytest.approx(volume * piece.density_kg_m3)
     rolls = piece.shape in ("sphere", "capsule")
     friction = (*s.TOWER_FRICTION[:2], s.ROLLING_FRICTION) if rolls else s.TOWER_FRICTION
-    contact = s.WEDGE_CONTACT if piece.shape == "wedge" else s.PRIMITIVE_CONTACT
+    contact = s.CONVEX_CONTACT if piece.shape in ("cylinder", "wedge") else s.PRIMITIVE_CONTACT
     check_piece(model, piece.name, friction, s.ROLLING_CONDIM if rolls else 4, contact)
 
 
 def test_the_models_carry_options_table_and_robot(tower, cantilever):
+    assert tower.ready.model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_NATIVECCD
     for adapter in (tower, cantilever):
         model, robot = adapter.ready.model, adapter.ready.robots[0]
         check_options(model)
