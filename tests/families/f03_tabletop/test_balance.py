@@ -13,12 +13,13 @@ from tests.families.f03_tabletop.scenes import check_options, check_piece, check
 
 pytestmark = pytest.mark.xdist_group("f03")
 STILL = np.concatenate([np.zeros(11), [-1.0]])
+FRICTIONS = tuple(0.8 + 0.05 * i for i in range(s.CUBES))
 
 
 @pytest.fixture(scope="module")
 def balance():
     made = tabletop.Balance("f03/balance")
-    instance = instances.BalanceInstance(heavy=4, frictions=(1.0,) * 9, poses=spread(9))
+    instance = instances.BalanceInstance(heavy=4, frictions=FRICTIONS, poses=spread(9))
     plan = TrialPlan(phase="attempt", kind="attempt", trial=0, key=b"k" * 32)
     made.open_instance(instance, plan)
     return made
@@ -333,7 +334,9 @@ def test_the_model_carries_the_spec(balance):
         [s.CUBE_MASS_KG * (s.HEAVY_FACTOR if i == 4 else 1.0) for i in range(9)]
     )
     for i in range(s.CUBES):
-        check_piece(model, f"cube_{i}", (1.0, *s.CUBE_FRICTION_REST), s.PRIMITIVE_CONTACT.condim)
+        check_piece(
+            model, f"cube_{i}", (FRICTIONS[i], *s.CUBE_FRICTION_REST), s.PRIMITIVE_CONTACT.condim
+        )
         assert model.geom(f"cube_{i}_geom").size.tolist() == [s.CUBE_HALF_M] * 3
     hinge = model.joint(tabletop.BEAM_HINGE)
     assert hinge.range.tolist() == [-b.range_rad, b.range_rad]

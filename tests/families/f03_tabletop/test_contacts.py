@@ -22,18 +22,20 @@ COLUMNS = [
 
 @pytest.fixture(scope="module")
 def columns():
-    """Every column on one table, drawn scales and yaws; model, data and the pieces' names."""
+    """Every column on one table, drawn scales and yaws; model, data and the scale of each piece."""
     rng = np.random.default_rng(1)
     spec = scene.new_spec()
     scene.add_table(spec, s.TABLE)
     pieces = {p.name: p for p in s.PIECES}
-    placed = []
+    placed, scales = [], {}
     for i, column in enumerate(COLUMNS):
         place = instances.Pose2(-0.24 + 0.16 * (i % 4), -0.7 + 0.16 * (i // 4), 0.0)
         for name in filter(None, column):
             piece = msgspec.structs.replace(pieces[name], name=f"{name}_{i}")
-            scene.add_piece(spec, piece, float(rng.uniform(*s.SCALE_RANGE)), place)
+            scale = float(rng.uniform(*s.SCALE_RANGE))
+            scene.add_piece(spec, piece, scale, place)
             placed.append((i, name, piece.name, float(rng.uniform(-math.pi, math.pi))))
+            scales[piece.name] = scale
     model = spec.compile()
     data = mujoco.MjData(model)
     tops: dict[int, float] = {}
@@ -51,13 +53,14 @@ def columns():
         data.qpos[at + 2] += floor - low
         tops[i] = floor + high - low
     mujoco.mj_forward(model, data)
-    return model, data, [full for _, _, full, _ in placed]
+    return model, data, scales
 
 
 def test_a_wedge_rests_on_every_face_that_carries_it(columns):
     """Fastest of each piece over 1 s, after 2 s: three quarters of the limits at most. A contact lost for one step is
     g x timestep = 0.0196 m/s, ten times the limit."""
-    model, data, names = columns
+    model, data, scales = columns
+    names = list(scales)
     first = np.array([int(model.joint(f"{n}_joint").dofadr[0]) for n in names])
     linear = first[:, None] + np.arange(3)
     fastest = np.zeros((2, len(names)))
@@ -91,6 +94,23 @@ def test_what_is_found_across_the_gap_does_not_touch(columns):
     mujoco.mj_step(model, data)
     falls = data.qvel[joint.dofadr[0] + 2]
     assert falls == pytest.approx(model.opt.gravity[2] * s.TIMESTEP_S), "nothing bears it there"
+
+
+def test_a_drawn_scale_is_that_of_every_length(columns):
+    model, data, scales = columns
+    mujoco.mj_resetData(model, data)
+    nominal = {p.name: p for p in s.PIECES}
+    weights = {n: model.body(n).mass[0] / scale**3 for n, scale in scales.items()}
+    for name, scale in scales.items():
+        piece = nominal[name.rpartition("_")[0]]
+        low, high = _extent(model, data, name)
+        assert low == pytest.approx(s.TABLE.top_z_m), "no drop"
+        lying = (
+            piece.column_m or 3.0 * piece.rest_z_m
+        )  # a wedge: the altitude, 3 times its centre's height
+        assert high - low == pytest.approx(scale * lying)
+        alike = [w for n, w in weights.items() if n.rpartition("_")[0] == piece.name]
+        assert alike == pytest.approx([alike[0]] * len(alike))
 
 
 def _extent(model, data, name) -> tuple[float, float]:

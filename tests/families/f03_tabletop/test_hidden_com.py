@@ -45,6 +45,10 @@ def test_pictures_before_contact_are_the_same_bytes_for_every_quadrant(hidden):
     for other in seen[1:]:
         assert all(np.array_equal(seen[0][name], other[name]) for name in seen[0])
     check_observation(seen[0], s.SESSIONS["f03/hidden-com"], look)
+    hidden.ready.model.site_rgba[:] = (1.0, 0.0, 0.0, 1.0)
+    hidden.ready.model.site_size[:] = 0.05
+    again = hidden.observe(ObserveSpec(cameras=("closeup",), width_px=64, height_px=64))
+    assert np.array_equal(again["closeup_image"], seen[-1]["closeup_image"]), "sites are not drawn"
     assert hidden.finish() == {"touched": False}
 
 

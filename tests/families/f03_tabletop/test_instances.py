@@ -81,6 +81,18 @@ def test_boxes_of_a_session_are_drawn_one_by_one():
     assert any(len(set(trio)) < 3 for trio in trios) and any(len(set(trio)) == 3 for trio in trios)
 
 
+def test_nothing_is_solved_or_on_the_mat_at_the_start():
+    # A cube counts from 0.09 m of the mat's centre on, and the field ends 0.15 m from it.
+    (x, y), reach = s.MAT.centre_m, s.MAT.reach_m
+    field = s.BALANCE_FIELD
+    nearest = max(field.x_m[0] - x, x - field.x_m[1]), max(field.y_m[0] - y, y - field.y_m[1])
+    assert max(nearest) > reach + s.CUBE_HALF_M
+    assert min(s.OPTIMUM_RANGE) > 0
+    for field in (s.TOWER_FIELD, s.CANTILEVER_FIELD):
+        inside = zip((field.x_m, field.y_m), s.TABLE.half_m[:2], strict=True)
+        assert all(max(map(abs, ends)) + 0.045 < half for ends, half in inside), "on the table"
+
+
 def test_pieces_lie_in_every_direction():
     yaws = np.array([p.yaw_rad for trial in range(12) for p in drawn("tower", trial).poses])
     counts, _ = np.histogram(yaws, bins=4, range=(-np.pi, np.pi))
