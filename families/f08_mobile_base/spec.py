@@ -279,8 +279,9 @@ FILM_FLOOR_M = 100.0
 """Half side of the floor that pictures show: one without an edge takes two fifths of a frame. Source: measured."""
 SERIES_HZ = 10.0
 """Rate of the curves in the report. Source: ours."""
-SERIES_SSM_FLOOR_M = -0.05
-"""Least static margin that a curve shows: one further out, or without a contact, is as lost. Source: ours."""
+SERIES_SSM_FLOOR_M, SERIES_FASM_FLOOR = -0.05, -25.0
+"""Least margins, m and N m rad, that a curve shows: one further out, or without a contact, is as lost, and
+would hide the bars. Source: ours."""
 
 # ----------------------------------------------------------------------------------------- task
 

@@ -273,7 +273,7 @@ def _series(trace: battery.Trace, test: str) -> dict[str, list[float]]:
     if test == "static":
         curves["ssm_m"] = np.maximum(trace.static_margin_m(picks), spec.SERIES_SSM_FLOOR_M)
     elif test in spec.SCENARIOS and trace.n_steps:
-        curves["fasm"] = trace.force_angle[picks]
+        curves["fasm"] = np.maximum(trace.force_angle[picks], spec.SERIES_FASM_FLOOR)
     return {name: np.round(values, 4).tolist() for name, values in curves.items()}
 
 

@@ -56,3 +56,14 @@ def test_an_interval_without_width_says_why(tmp_path, scores, words):
     out = write_out(tmp_path / "f06-rgbd", msgspec.structs.replace(kept, rows=few))
     write_report_page(out, out / "index.html")
     assert words in (out / "index.html").read_text()
+
+
+def test_a_closed_gate_decides_whatever_is_drawn(tmp_path):
+    kept = read_report((RECORDED[0].parent / "f08-mobile-base.json").read_bytes())
+    gates = {**kept.gates, "S1.structure": False}
+    closed = msgspec.structs.replace(kept, gates=gates, reward=0.15)
+    out = write_out(tmp_path / "f08-mobile-base", closed)
+    write_report_page(out, out / "index.html")
+    text = (out / "index.html").read_text()
+    assert "<b>No interval</b>: a closed gate decides, whatever n = 141 trials were drawn." in text
+    assert "too few of each kind" not in text

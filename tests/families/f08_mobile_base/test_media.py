@@ -79,6 +79,17 @@ def test_checks_show_the_worst_trial_of_each_arm_and_test_and_no_limit_that_deci
     assert len(checks) == 4 + 4 + 4 + 3 and not any("testD2 margin" in name for name in found)
 
 
+def test_a_margin_that_is_lost_hides_no_curve():
+    robot, program = task.prepare(built(ORACLE), spec.ARMS[0], "testD2", np.random.default_rng(1))
+    few = 100
+    program = dataclasses.replace(program, twist=program.twist[:few], arm_rad=program.arm_rad[:few])
+    trace = battery.simulate(robot, program)
+    trace.__dict__["force_angle"] = np.linspace(-100.0, 80.0, few)
+    row = verify.scenario_row(Trial(id="t", index=0, group="panda/testD2"), "testD2", trace)
+    assert row.series["fasm"] == [spec.SERIES_FASM_FLOOR, -9.0909]  # every 50th step
+    assert row.metrics["fasm_min"] <= 0.0
+
+
 def test_the_curve_of_the_static_margin_keeps_the_bar_in_sight():
     robot, program = task.prepare(built(ORACLE), spec.ARMS[0], "static", np.random.default_rng(1))
     few = 150  # the robot starts above the floor, without a contact: the margin is minus infinity
