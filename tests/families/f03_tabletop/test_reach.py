@@ -47,7 +47,9 @@ def test_top_down_grasps_end_at_three_quarters_of_a_metre_from_the_base(balance,
     def at(radius_m: float) -> tuple[float, float, float]:
         return (x + radius_m * way[0], y + radius_m * way[1], GRASP_Z_M)
 
-    assert reach.reaches(at(0.75), DOWN, spare_rad=0.3) and not reach.reaches(at(0.80), DOWN)
+    assert reach.reaches(at(s.TOP_DOWN_REACH_M), DOWN, spare_rad=0.3) and not reach.reaches(
+        at(0.80), DOWN
+    )
     assert reach.reaches(at(0.85)) and not reach.reaches(at(0.90)), "with any rotation"
 
 
