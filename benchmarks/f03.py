@@ -6,16 +6,18 @@ The hardest states of the cube's exact solver over the build of its half-depth t
 All in CPU time, one process for each scene.
 """
 
+import os
 import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 
+os.environ.setdefault("MUJOCO_GL", "egl")  # read when mujoco is imported
+
 import mujoco
 import numpy as np
 
-import rle.sim  # noqa: F401 - chooses the GL backend before MuJoCo is used
 from families.f03_tabletop import cube_solver, instances
 from families.f03_tabletop import spec as s
 from families.f03_tabletop.task import make

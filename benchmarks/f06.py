@@ -17,6 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
+os.environ.setdefault("MUJOCO_GL", "egl")  # read when mujoco is imported
+
 import mujoco
 import numpy as np
 

@@ -173,7 +173,9 @@ def resident_mib(pid: int) -> float:
 
 
 def worker(root: Path, count: int) -> tuple[float, float]:
-    """Start of a worker over a fresh interpreter that opens the same scene; reset over the adapter's."""
+    """Start of a worker over a fresh interpreter that opens the same scene; and by how many milliseconds
+    a reset takes longer than the adapter's own.
+    """
     declared = session_spec(REAL)
     plan = trial_plan(declared, declared.phases[0], 0, PRACTICE_SALT)
     link = Supervisor(declared, root / "worker.log")
@@ -197,10 +199,16 @@ def worker(root: Path, count: int) -> tuple[float, float]:
     ratio = statistics.median(a for a, _ in pairs) / statistics.median(b for _, b in pairs)
     adapter = make_adapter(declared)
     adapter.open_trial(plan)
-    again = alternating(lambda: link.call(Again()), adapter.reset, 15 * count)
+    times = np.array(
+        [
+            (seconds(lambda: link.call(Again()), 1), seconds(adapter.reset, 1))
+            for _ in range(15 * count)
+        ]
+    )
+    again_s, own_s = np.percentile(times, 10.0, axis=0)
     link.close()
     adapter.close()
-    return ratio, again
+    return ratio, float(1000.0 * (again_s - own_s))
 
 
 def verifying(folder: Path, requests: int) -> tuple[float, int]:
@@ -245,9 +253,9 @@ def main() -> None:
         ratio, records = verifying(root / "h", 5000 // n)
         show(f"verify {records} records over SHA-256", ratio, "<= 40")
         show("observe, one 256 px image", observing(root / "f", 40 // n), "<= 1.10")
-        start, again = worker(root / "g", max(1, 3 // n))
+        start, again_ms = worker(root / "g", max(1, 3 // n))
         show("worker start over a fresh interpreter", start, "<= 1.10")
-        show("reset through the worker", again, "<= 1.10")
+        show("reset through the worker, ms more", again_ms, "< 1")
 
 
 def show(name: str, value: float, bar: str) -> None:
