@@ -143,7 +143,8 @@ def test_a_familys_card_says_which_tasks_have_what():
     assert "| `cube_positions` | balance |" in card
     assert "| `arm0_eef_pos` | pocket-cube |" in card
     assert "| `left_image` | tower, cantilever, balance |" in card
-    assert "| `joint_pos` | tower, cantilever, balance, hidden-com |" in card
+    assert "| `joint_pos` | tower, cantilever, hidden-com | arm joints |" in card
+    assert "| `joint_pos` | balance | arm joints, Gaussian noise" in card
 
 
 def test_missing_submission_folder_explains_itself(tmp_path):
